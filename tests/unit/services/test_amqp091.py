@@ -12,10 +12,9 @@ import pytest
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
 from pamqp import commands, frame
 
-from omq.services.amqp import older
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
-from omq.services.amqp091 import queue_arguments, translation
+from omq.services.amqp091 import entering, queue_arguments, translation
 from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record
 from omq.services.amqp091.frames import Broken, Frame, Frames, content
 from omq.services.amqp091.refusals import Refused
@@ -131,5 +130,5 @@ def test_a_codec_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pamqp", None)
     with pytest.raises(NotAmqp, match="needs the package pamqp") as caught:
-        older.take_over(None, None, b"")  # type: ignore[arg-type]
+        entering.take_over(None, None, None, b"")  # type: ignore[arg-type]
     assert caught.value.answer.startswith(b"AMQP")

@@ -10,10 +10,10 @@ import asyncio
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import omq
 from omq.aio.jobs import Call
@@ -38,7 +38,6 @@ from omq.services.network.accounts import Account
 
 if TYPE_CHECKING:
     from omq.services.amqp.addresses import Address
-    from omq.services.amqp.guest import Guest
     from omq.services.daemon.daemon import DaemonContext
 
 T = TypeVar("T")
@@ -53,12 +52,38 @@ class _Guesses:
     count: int = 0
 
 
+class Guest(Protocol):
+    """A connection, whichever AMQP it speaks. `links`: of AMQP 1.0; `busy`: something was received and
+    is not on the disk."""
+
+    host: Host
+    peer: str
+    user: Account | None
+    gone: bool
+    temporary: set[str]
+    asks: asyncio.Lock
+
+    @property
+    def links(self) -> Mapping[Any, Any]: ...
+    @property
+    def busy(self) -> bool: ...
+    def kick(self) -> None: ...
+    def recheck(self) -> None: ...
+    def goodbye(self) -> None: ...
+    def abort(self) -> None: ...
+    def unauthorized(self, reason: str) -> None: ...
+
+
+TakeOver = Callable[["Host", Guest, asyncio.Transport, bytes], None]
+"""Who looks after a connection whose header says another version: services.amqp091.entering."""
+
+
 class Host:
     """See the module."""
 
-    def __init__(self, context: DaemonContext, policy: Policy,
+    def __init__(self, context: DaemonContext, policy: Policy, take_over: TakeOver,
                  connect: Callable[[], Client] | None = None) -> None:
-        self.context, self.policy = context, policy
+        self.context, self.policy, self._take_over = context, policy, take_over
         settings = policy.settings
         self.rated = RatedLog(context.log, settings.event_burst, settings.event_period_s)
         self.memory = Memory(settings.amqp_memory_bytes_max, settings.amqp_user_memory_bytes_max)
@@ -114,6 +139,10 @@ class Host:
         self._users[user.name] += 1
         self._forget_stranger(session.peer)
         return True
+
+    def take_over(self, session: Guest, line: asyncio.Transport, rest: bytes) -> None:
+        """It says by its header that it speaks AMQP 0-9-1. NotAmqp."""
+        self._take_over(self, session, line, rest)
 
     def replaced(self, session: Guest, by: Guest) -> None:
         """It speaks AMQP 0-9-1: the same connection, looked after by another."""

@@ -26,6 +26,7 @@ from omq.ipc.client import Client
 from omq.services.amqp.host import Host
 from omq.services.amqp.policy import load_policy
 from omq.services.amqp.session import Session
+from omq.services.amqp091.entering import take_over
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.network.listening import announce, listen
 from omq.services.network.tls import bound_buffers
@@ -43,7 +44,7 @@ class AmqpServer:
         self._context = context
         policy = load_policy(context.settings, context.conf_dir,
                              context.paths.root.stat().st_uid)
-        self._host = Host(context, policy, connect)
+        self._host = Host(context, policy, take_over, connect)
 
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, and all connections have ended."""

@@ -23,7 +23,6 @@ from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.incoming import Incoming
-from omq.services.amqp.older import take_over
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import OLDER, Asked, NotAmqp, Outcome, SaslDoor, outcome
@@ -120,7 +119,7 @@ class Session(Endpoints, asyncio.Protocol):
             return taken
         if not begin.startswith(OLDER):
             return False
-        take_over(self, self._line, begin[len(OLDER) :])
+        self.host.take_over(self, self._line, begin[len(OLDER) :])
         assert self._timer is not None
         self._timer.cancel()
         self.gone = True

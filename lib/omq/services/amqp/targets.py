@@ -18,7 +18,7 @@ from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.channel.names import RECORDS
 
 if TYPE_CHECKING:
-    from omq.services.amqp.guest import Guest
+    from omq.services.amqp.host import Guest
 
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 _TO: Final = "amqp.to"
