@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import random
 
-from omq.format.message import LAST_IN_GROUP, Part, derived_id, id_hash, pack_parts
+from omq.format.message import (
+    LAST_IN_GROUP,
+    Part,
+    derived_id,
+    encode_properties,
+    id_hash,
+    pack_parts,
+)
 from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
 from omq.ipc.outgoing import Encoded, encode_plain
 from tests.bench.group_cost import QUEUE, UUID, Client
@@ -17,18 +24,21 @@ from tests.model.driver import draft, encoded
 OTHER = QUEUE + 1
 NAMES = (b"unit0", b"unit1", b"unit2")
 KEYS = (b"first", b"second")
+GROUPS = (b"", b"g", b"h", *(b"%d" % number for number in range(30)))
+PROPERTIES = (b"", b"\xff" * 20, *(encode_properties({"tone": "x" * size, "colour": colour})
+                                    for size in (1, 700) for colour in ("red", "blue", "")))
 HANDED_OUT = frozenset({Operation.NEXT, Operation.GET, Operation.TAKE, Operation.ASK})
 Held = tuple[int, int, int]  # entry, QPoolId, lease
 
 
 class Requests:
     """Of one client: `one` makes its next request, `answered` looks at what it got. `plain`: the
-    share of what the fast path could take."""
+    share of what the fast path could take; `keyed`: it puts for a queue with keys."""
 
     def __init__(self, r: random.Random, client: Client) -> None:
         self._r, self.client, self._last = r, client, Operation.PING
         self._staged = 0
-        self.plain = 1.0
+        self.plain, self.keyed = 1.0, False
 
     def one(self) -> bytes:
         """The next request."""
@@ -40,6 +50,8 @@ class Requests:
                 return client.next(r.choice((1, 5, 20)))
             return r.choice((self._settle, self._settle, self._get, self._look, self._move,
                              self._move_many, self._ping, self._ask))()
+        if plain and self.keyed and r.random() < 0.7:
+            return self._put_keys()
         if plain:
             self._last = Operation.PUT
             return client.put(b"a body", r.choice((1, 2, 13)))
@@ -83,6 +95,18 @@ class Requests:
             at += len(one.payload)
             said.append(one)
         return b"".join(heads), b"".join(one.payload for one in said)
+
+    def _put_keys(self) -> bytes:
+        """A batch whose messages have groups and properties."""
+        r, count, heads, at = self._r, self._r.choice((1, 2, 13)), [], 0
+        said = [encoded(draft([Part(QUEUE, r.choice((4, 4, 9)))], b"a body",
+                              persistent=r.random() < 0.99, group=r.choice(GROUPS),
+                              properties=r.choice(PROPERTIES))) for _ in range(count)]
+        for one in said:
+            heads.append(one.head(at))
+            at += len(one.payload)
+        return self._packed(Operation.PUT_MANY, b"".join((*heads, *(one.payload for one in said))),
+                            queue=QUEUE, count=count, length=at)
 
     # of a reader
 

@@ -4,8 +4,8 @@
 
 Requests are made from right ones of all kinds (tests.forms.fuzz_requests) by overwriting fields;
 channels are overwritten at random, also where settlements and batches lie. Every CHECK groups the
-invariants of the index are asked. The seed says, too, how large the index is: a small one is full
-for most of the time.
+invariants of the index are asked. The seed says, too, how large the index is, for a small one is
+full for most of the time, and which limits of work its queues have.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from omq.core.check.invariants import check
+from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import POISON
 from omq.format.wire import REQUEST, Operation
-from tests.bench.group_cost import Client, World
+from tests.bench.group_cost import QUEUE, Client, World
 from tests.forms.fuzz_requests import OTHER, Requests
 
 CHECK: Final = 2_000
@@ -27,6 +29,9 @@ SAY: Final = 50  # checks between two lines that say how far it is
 PLAIN: Final = (0.5, 0.98, 1.0)  # shares; what came back keeps its queue from the fast path a while
 PHASE: Final = 100  # groups
 MESSAGES: Final = (2_000, 20_000, 100_000)  # that the index has room for
+_KEYS: Final = LimitRules(by="property:colour", key_in_work_max=1, fair=True)
+LIMITS: Final = (None, _KEYS, replace(_KEYS, by="group", in_work_max=20),
+                 LimitRules(in_work_max=30), replace(_KEYS, key_in_work_max=5, fair=False))
 NAMES: Final = {int(operation): operation.name for operation in Operation}
 FIELDS: Final = [REQUEST.offset(name) for name in REQUEST.names
                  if name not in ("client", "token", "magic", "version")]
@@ -53,10 +58,14 @@ def main(arguments: list[str]) -> int:
     count, seed = map(int, arguments)
     r, done, groups = random.Random(seed), 0, 0
     world = World(8, MESSAGES[seed % len(MESSAGES)])
-    world.engine.books.define_queues([QueueRules(OTHER, "OTHER", 10**7, 10**6)])
+    limits = LIMITS[seed % len(LIMITS)]
+    world.engine.books.define_queues([QueueRules(QUEUE, "BENCH", 10**7, 10**6, limits=limits),
+                                      QueueRules(OTHER, "OTHER", 10**7, 10**6, limits=limits)])
     world.clients[-3].session.queue = OTHER
     world.clients[-1].session.queue = POISON  # else what fails again and again fills the index
     clients = [Requests(r, each) for each in world.clients]
+    for each in clients:
+        each.keyed = limits is not None
     carried_out: Counter[str] = Counter()
     while done < count:
         if not groups % PHASE:

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import form
+from tests.forms import two_ways
 from tests.forms.running import ROOT, Run, begin, end, parting
 from tests.model.mutants import Mutant, mutate
 
 SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", "6", "7", "5 fuzz",
-                "10 fuzz", "11 fuzz", "8", "9", "3 quiet")
+                "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
+                "12 keyed", "7 limited")
 
 
 _GOES_ON: Final = (
@@ -103,7 +105,7 @@ MUTANTS: Final = (
             "self._frames.unit = self._frames.first_lsn + self._frames.count", "pass"),
     _mutant("all that follows is of one unit", "move", "        self._frames.unit = 0\n", ""),
     _mutant("a settlement of a reply ends its request", "done",
-            "_END if ends else 0)\n        self._carry", "_END)\n        self._carry"),
+            "_END if ends else 0)\n        self._ends", "_END)\n        self._ends"),
     _mutant("a unit in doubt of which a part is missing", "doubt", "r.argument != taken or ", ""),
     _mutant("a prepared unit leaves what it holds", "doubt",
             "                or party.active != taken\n", ""),
@@ -137,13 +139,12 @@ MUTANTS: Final = (
             "            out.append(entry)\n        party.active -= count\n"
             "        core.active -= count\n",
             "            out.append(entry)\n        party.active -= count\n"),
-    _mutant("the end of a prepared one is the end of a hand-out", "done",
+    _mutant("the end of a prepared one is the end of a hand-out", "ends",
             "active: cython.bint = self._c.e_state[self._picked[0]] == _ACTIVE",
             "active: cython.bint = True"),
     _mutant("a prepared container is finished", "done",
-            " or c.m_parts[slot] != 1\n                    or c.m_flags[slot] & _SPECIAL):\n"
-            "                return False\n            self", "):\n"
-            "                return False\n            self"),
+            " or c.m_parts[slot] != 1\n                    or c.m_flags[slot] & _SPECIAL or not",
+            "\n                    or not"),
     _mutant("every end is a commit", "doubt", "if not r.want:", "if False:"),
     _mutant("no room for a commit", "doubt",
             "\n                or not self._frames.fits(2 + count, 0)):", "):"),
@@ -247,13 +248,13 @@ MUTANTS: Final = (
     _mutant("marks stay", "done", "self._seen[self._picked[i]] = 0", "pass"),
     _mutant("a reason is lost", "done", " or self._s16[20 * i + 1]", ""),
     _mutant("room for evidence is not kept", "done", "0 if bulk else count * _EVIDENCE", "0"),
-    _mutant("depth is not decremented", "done", "c.q_depth[queue] -= 1", "pass"),
-    _mutant("a reader's count stays", "done", "            party.active -= count\n", ""),
+    _mutant("depth is not decremented", "ends", "c.q_depth[queue] -= 1", "pass"),
+    _mutant("a reader's count stays", "ends", "            party.active -= count\n", ""),
     _mutant("the chain of ids is cut", "columns", "following[at - 1] = following[slot]",
             "following[at - 1] = 0"),
-    _mutant("a pool slot is not freed", "done",
+    _mutant("a pool slot is not freed", "ends",
             "give_record(self._records, c.m_record[slot])", "pass"),
-    _mutant("a record goes back to the file before", "done", "if c.m_file[slot] != self._file:",
+    _mutant("a record goes back to the file before", "ends", "if c.m_file[slot] != self._file:",
             "if self._file < 0:"),
     _mutant("rows are free in another order", "records", "free[top + i] = given[i]",
             "free[top + count - 1 - i] = given[i]"),
@@ -318,7 +319,7 @@ MUTANTS: Final = (
             "first = auxiliary or main"),
     _mutant("a suspended queue gives", "give", " or c.q_flags[queue] & _SUSPENDED", ""),
     _mutant("who waits for a turn in a group is counted", "give",
-            "        ready -= self._rings.behind(queue)\n", ""),
+            "        there -= self._rings.behind(queue)\n", ""),
     _mutant("a failed message goes with others", "give",
             "                if c.e_attempts[top]:\n                    break\n", ""),
     _mutant("a lane is given like a batch", "give", "want >= _MANY and not laned", "want >= _MANY"),
@@ -354,10 +355,10 @@ MUTANTS: Final = (
     _mutant("a batch of groups takes slots in bulk", "put", " and not self._grouped\n", "\n"),
     _mutant("groups are settled in bulk", "done", "            bulk = False\n",
             "            pass\n"),
-    _mutant("the end of a message of a group gives nobody the turn", "done",
+    _mutant("the end of a message of a group gives nobody the turn", "ends",
             "            self._rings.leave(slot, entry, queue)\n", "            pass\n"),
-    _mutant("who came back stands behind", "give", "laned = bool(self._core.lanes.get(queue))",
-            "laned = False"),
+    _mutant("who came back stands behind", "give",
+            "not keyed and bool(self._core.lanes.get(queue))", "False"),
     _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns and", " and"),
     _mutant("an attempt is not counted", "attempts", "c.e_attempts[entry] + 1, _MOST",
             "c.e_attempts[entry], _MOST"),
@@ -374,7 +375,8 @@ MUTANTS: Final = (
     _mutant("bytes beyond the block", "frames",
             "count * 128 + collected + payload_bytes <= block.left", "True"),
     _mutant("a block is not synced", "frames", "block.persistent = True", "pass"),
-    _mutant("a note outlives its message", "done", "CONTAINER | NOTED, IDEL", "CONTAINER, IDEL"),
+    _mutant("a note outlives its message", "done", "CONTAINER | NOTED, GROUPED",
+            "CONTAINER, GROUPED"),
     _mutant("that there is a note is not said", "reply", "flags |= _NOTED", "pass"),
     _mutant("who asks is not told that it was put", "path",
             f"{_BEGUN}_CORRELATION,", f"{_GOES_ON}_CORRELATION,"),
@@ -419,6 +421,100 @@ MUTANTS: Final = (
             "session.last = (sequence, count, qpool, lsn)\n"
             "        self._c.r_response[session.party.slot] = now\n\n    def announce",
             "self._c.r_response[session.party.slot] = now\n\n    def announce"),
+    _mutant("what has a rate is plain", "keys",
+            "rules.rate is None and rules.key_rate is None", "True"),
+    _mutant("limits are those of before", "keys",
+            "limits is not self._limits or rules is not self._rules",
+            "limits is not self._limits"),
+    _mutant("limits of another queue", "keys",
+            "limits is not self._limits or rules is not self._rules", "self._limits is None"),
+    _mutant("the queue's places are not looked at", "keys", "        if self._most:\n",
+            "        if False:\n"),
+    _mutant("a place is counted that is none", "keys", "may -= c.q_active[queue]",
+            "may -= c.q_active[queue] - 1"),
+    _mutant("that a queue is at its limit is not said", "keys",
+            "            c.q_flags[queue] ^= _AT_LIMIT\n", "            pass\n"),
+    _mutant("all keys may go", "keys", "not most or key.in_work < most", "True"),
+    _mutant("a key that is paused goes", "keys", "not key.paused and (", "(True) and ("),
+    _mutant("what a key has in work is not counted", "keys", "        key.in_work += 1\n",
+            "        pass\n"),
+    _mutant("a key keeps its place", "keys", "            key.in_work -= 1\n",
+            "            pass\n"),
+    _mutant("a key stays at the front", "keys",
+            "            self._ring.popleft()\n            key.turned = False\n",
+            "            pass\n"),
+    _mutant("who comes has no turn", "keys",
+            "        c.counters[_KEYED_READY] += 1\n        self._look(key)\n",
+            "        c.counters[_KEYED_READY] += 1\n"),
+    _mutant("a key stands twice in the ring", "keys", "elif not key.turned and key.count",
+            "elif key.count"),
+    _mutant("nobody looks when a place comes", "keys",
+            "            self._look(key)\n            self._forget(key)\n        if self",
+            "            self._forget(key)\n        if self"),
+    _mutant("keys are never forgotten", "keys", "if not key.count and not key.in_work:",
+            "if False:"),
+    _mutant("limits of the request before", "keys", "        self._asked = -1\n\n",
+            "        pass\n\n"),
+    _mutant("a place opens nothing", "ends", "                    core.runnable.add(queue)\n",
+            "                    pass\n"),
+    _mutant("what is prepared opens nothing", "done",
+            "                core.runnable.add(c.e_queue[entry])\n", ""),
+    _mutant("who was refused is not told", "keys",
+            "            _OPENED(self._core, self._limits)\n\n    def gone",
+            "            pass\n\n    def gone"),
+    _mutant("what is stale is handed out", "keys",
+            "c.e_state[entry] == _READY and c.e_sequence[entry] == sequence\n",
+            "c.e_sequence[entry] == sequence\n"),
+    _mutant("lines are not tidied", "keys", "len(line) > 2 * count + _SLACK", "False"),
+    _mutant("a line has no order of priority", "keys", "item = (-minus, ", "item = (0, "),
+    _mutant("the order of a line is that of its coming", "keys", "        if line:\n",
+            "        if False:\n"),
+    _mutant("the group is no key", "keys", "group if self._by_group else mark", "mark"),
+    _mutant("a key is had of any property", "keys",
+            "said[begin : begin + length] == self._property", "True"),
+    _mutant("properties end where a look ends", "keys", "        if end > wanted:\n",
+            "        if False:\n"),
+    _mutant("a value reaches into the body", "keys",
+            "                if place > end:\n                    return 0\n", ""),
+    _mutant("more goes than keys have places", "keys",
+            "several = min(several, keys * self._key_most)", "pass"),
+    _mutant("a key by a property is not noted", "births",
+            "            self._limits.came(entry, queue, key, mark)\n", "            pass\n"),
+    _mutant("what has a key stands in a chain", "births",
+            "        elif c.q_flags[queue] & _KEYED:\n", "        elif False:\n"),
+    _mutant("a batch of keys takes slots in bulk", "put",
+            " and not c.q_flags[r.queue] & _KEYED)", ")"),
+    _mutant("the key of a message before", "put",
+            "        self._mark_all(queue, count, payloads)\n", ""),
+    _mutant("the key of a message of a unit", "put",
+            "        self._mark_all(0, count, payloads)\n", ""),
+    _mutant("keys are settled in bulk", "done", "if self._grouped or self._keyed:",
+            "if self._grouped:"),
+    _mutant("what is prepared keeps its place", "done",
+            "                self._limits.left(entry, c.e_queue[entry])\n",
+            "                pass\n"),
+    _mutant("a settled message keeps its place", "ends",
+            "                self._limits.left(entry, queue)\n", "                pass\n"),
+    _mutant("a key of a unit is never forgotten", "ends",
+            "                self._limits.gone(entry, queue)\n", "                pass\n"),
+    _mutant("a batch opens nothing", "ends", "        if bulk and self._c.q_flags[",
+            "        if False and self._c.q_flags["),
+    _mutant("the group's turn comes before the place", "ends",
+            "        if c.q_flags[queue] & _LIMITED and not self._bulk:\n",
+            "        if c.m_flags[slot] & _IN_GROUP:\n"
+            "            self._rings.leave(slot, entry, queue)\n"
+            "            c.m_flags[slot] &= ~_IN_GROUP\n"
+            "        if c.q_flags[queue] & _LIMITED and not self._bulk:\n"),
+    _mutant("the next of a group stands in a chain", "rings",
+            "        if c.q_flags[queue] & _KEYED:\n", "        if False:\n"),
+    _mutant("a failed message goes with others of its queue", "give",
+            "            if alone and out:\n                break\n", ""),
+    _mutant("others go with a failed message", "give", "while len(out) < want and not alone:",
+            "while len(out) < want:"),
+    _mutant("what a token opens is the fast path's", "give",
+            "(not self._c.q_flags[queue] & _LIMITED or self._limits.flat(queue))", "True"),
+    _mutant("a commit brings a deadline of a key", "doubt",
+            "c.q_flags[c.e_queue[entry]] & _KEYED", "False"),
     _mutant("the high-water mark stays", "records", "del used[high:]", "pass"),
 )  # fmt: skip
 
@@ -426,7 +522,7 @@ MUTANTS: Final = (
 def run(mutant: Mutant | None, folder: Path, seed: str) -> Run:
     """A workload with the mutant, interpreted; None: the engine's own way."""
     number, *extra = seed.split()
-    arguments = (number, "2000" if extra == ["quiet"] else "500", *extra)
+    arguments = (number, "2000" if "quiet" in extra else "500", *extra)
     if mutant is None:
         return end(begin(folder, form.OFF, *arguments))
     library = folder / "lib"
@@ -434,6 +530,17 @@ def run(mutant: Mutant | None, folder: Path, seed: str) -> Run:
                     ignore=shutil.ignore_patterns("__pycache__", "compiled"))
     mutate(library, mutant)
     return end(begin(folder / "work", form.INTERPRETED, *arguments, library=library))
+
+
+def beside(mutant: Mutant, folder: Path) -> str:
+    """What tells a mutant of omq.fast.keys, step by step beside the engine's functions."""
+    if mutant.file != "fast/keys.py":
+        return ""
+    library = folder / "omq" / "fast"
+    library.mkdir(parents=True)
+    shutil.copy(ROOT / "lib" / "omq" / mutant.file, library)
+    mutate(folder, mutant)
+    return two_ways.parting(two_ways.source(folder))
 
 
 def _as_it_is(root: Path, usual: list[int]) -> int:
@@ -454,8 +561,8 @@ def main(names: list[str]) -> int:
         for number, mutant in enumerate(MUTANTS):
             if names and mutant.name not in names:
                 continue
-            words, plain = "", 0
-            for seed in SEEDS:
+            words, plain = beside(mutant, root / f"{number}"), 0
+            for seed in () if words else SEEDS:
                 if seed not in off:
                     off[seed] = run(None, root / f"off {seed}", seed)
                 found = run(mutant, root / f"{number} {seed}", seed)

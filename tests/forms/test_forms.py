@@ -36,7 +36,8 @@ def compared(folder: Path, groups: int, *arguments: str) -> dict[str, Run]:
     ("1", (), 0.2),  # mostly what is plain
     ("2", (), 0.15),  # all kinds
     ("5", ("fuzz",), 0.05),  # mutilated requests and channels
-    ("7", ("limited",), 0.05),  # queues with limits of work, which go the engine's way
+    ("7", ("limited",), 0.05),  # queues with limits of work, by rates too: the engine's
+    ("7", ("keyed",), 0.15),  # and without, which are plain
 ])
 def test_all_forms_do_the_same(tmp_path: Path, seed: str, extra: tuple[str, ...], share: float
                                ) -> None:

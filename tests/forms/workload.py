@@ -1,13 +1,15 @@
 """Random requests of all kinds on one instance, and a line of digests after every group: what the
 index says, what was written, what was answered, and what the engine keeps in memory.
 
-    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet | limited]
+    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
 requests, few of them, so that most turns are plain ones and only a deadline makes a full one: the
-end of a wait, of a lease, or of a message's time, a look at a note, a deferral. Clocks and the uuid
-are fixed, so nothing depends on the run.
+end of a wait, of a lease, or of a message's time, a look at a note, a deferral. `limited`: queues
+have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
+change, and keys are paused, while it runs. Clocks and the uuid are fixed, so nothing depends on the
+run.
 """
 
 from __future__ import annotations
@@ -23,14 +25,21 @@ from typing import Any, cast
 from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.base.rates import Rate
-from omq.core.engine import expiry
+from omq.core.engine import expiry, limited
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules import QueueRules
-from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
+from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState
-from omq.format.message import LAST_IN_GROUP, Part, derived_id, id_hash, pack_parts
+from omq.format.message import (
+    LAST_IN_GROUP,
+    Part,
+    derived_id,
+    encode_properties,
+    id_hash,
+    pack_parts,
+)
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.outgoing import Encoded
 from omq.ipc.serving.fast_server import FastServer
@@ -107,17 +116,31 @@ LIMITS = {A: LimitRules(in_work_max=9, rate=Rate(NS // 20, 40)),
           C: LimitRules(by="group", key_in_work_max=5, fair=True, keys_max=5),
           D: LimitRules(in_work_max=4, by="property:colour", key_rate=Rate(NS, 3), keys_max=5)}
 """Of `limited`; B has none."""
+UNRATED = {A: LimitRules(in_work_max=3, by="property:colour", key_in_work_max=1, fair=True),
+           B: LimitRules(in_work_max=5),
+           C: LimitRules(in_work_max=3, by="group", key_in_work_max=1, fair=True),
+           D: LimitRules(by="property:colour", key_in_work_max=2)}
+"""Of `keyed`."""
+COLOURS = ("red", "green", "blue", "")
+PROPERTIES = (b"", b"", b"\1", encode_properties({"colours": "red"}),
+              encode_properties({"tone": "x" * 600, "colour": "blue"}),  # not at the first look
+              *(encode_properties({"tone": "dark", "colour": each}) for each in COLOURS * 2),
+              encode_properties({"colour": "red"})[:-1], b"\xff" * 20)
+"""What such messages say; some of it is broken."""
 
 
 class Workload:
     """See the module."""
 
-    def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool, limited: bool = False
-                 ) -> None:
+    def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
+                 limits: dict[int, LimitRules]) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
-        made = [replace(each, limits=LIMITS.get(each.queue) if limited else None)
-                for each in rules(quiet=quiet)]
+        self.limits, self.keyed = limits, limits is UNRATED
+        made = [replace(each, limits=limits.get(each.queue))
+                for each in rules(quiet=quiet or self.keyed)]
+        if self.keyed:  # a queue with leases is the engine's
+            made = [replace(each, lease_ns=0) for each in made]
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
@@ -128,6 +151,8 @@ class Workload:
         if quiet:
             self.certain = 0.2
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
+        if self.keyed and not quiet:  # few ask at once, and of what is plain
+            self.odd, self.certain, self.leaving, self.changing = self.odd / 4, 0.05, 0.02, 0.03
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
         self.requests = 0
@@ -167,6 +192,8 @@ class Workload:
             party.uid = 0 if client.number == MEMBER else 1000
         if client.number == GUEST:
             party.uid = 1000
+        if self.keyed and client.number != GUEST:  # as it would know from its first put on
+            session.rights |= {("put", queue): True for queue in (A, B, C, D)}
         if client.number in self.notes:
             session.prompt = True
             self.notes[client.number].attach(session.note, party.token)
@@ -182,17 +209,19 @@ class Workload:
         r, out = self.random, []
         lasting = r.random() < 0.8
         groups = most if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
+        if self.keyed and queue == C:
+            groups = 0.8
         for _ in range(count):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
             body = r.randbytes(r.choice(sizes))
             group, number = r.choice(GROUPS) if r.random() < groups else b"", 0
-            if group and r.random() < self.odd / 6:
+            if group and r.random() < self.odd / (90 if self.keyed else 6):
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
-                             given=given,
-                             group=group, number=number))
+                             given=given, group=group, number=number,
+                             properties=r.choice(PROPERTIES) if self.limits else b""))
         return out
 
     def _usual(self) -> tuple[int, ...]:
@@ -201,6 +230,8 @@ class Workload:
                    if each.live.waiter is not None and each.queue in (A, B, C)]
         if self.quiet and len(waiting) > 2:
             return tuple(waiting)
+        if self.keyed:
+            return (A, A, B, C, C, D)
         return (A, A, B, B, C) if self.quiet else (A, A, C, D)
 
     def _put(self, client: Client) -> bytes:
@@ -337,13 +368,16 @@ class Workload:
         r = self.random
         rows = self._settlements(client)
         idle = self.quiet and not rows  # without settlements only a wait is plain
-        operation = Operation.NEXT if idle or r.random() < 0.85 else Operation.SETTLE
+        operation = Operation.NEXT if idle or r.random() < (
+            0.6 if self.keyed and rows else 0.85) else Operation.SETTLE
         if r.random() < self.certain * (3 if client.queue == B else 1):  # where leases are
             return self._get(client, rows)
         if r.random() < self.odd / 5 and client.queue != A:  # a looker makes all puts unplain
             return self._packed(client, Operation.LOOK, b"", want=r.choice((1, 20)),
                                 argument=r.choice((0, 1, 5)))
-        waits = (0, 0, 1, 1, 1, 5) if not self._patient else (-1, 10**6)
+        waits: tuple[int, ...] = (-1, 10**6) if self._patient else (0, 0, 1, 1, 1, 5)
+        if self.keyed and not self.quiet:
+            waits = (0, 60, 100, 200)
         return self._packed(
             client, operation, b"".join(rows), count=len(rows),
             want=r.choice((1, 1, 2, 5, 12, 20, 50, int(idle), 1 << 60)),
@@ -523,6 +557,8 @@ class Workload:
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
+            if self.keyed and not self.quiet:  # limits hold up what is there
+                puts = 5 if self._messages() < MESSAGES // 3 else 0
             if self.quiet:
                 puts = 2 if self._messages() < MESSAGES // 2 else 0
                 if len(idle) < len(self.clients) - 2:  # somebody must put if all others wait
@@ -533,7 +569,7 @@ class Workload:
             batch.append(kind(client))
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))
-        instance.mono += r.choice((0, 10**6, 10**7, 2 * 10**7) if self.quiet else (
+        instance.mono += r.choice((0, 10**6, 10**7, 2 * 10**7) if self.quiet or self.keyed else (
             0, 1, 1000, 10**6, 10**6, 6 * 10**7))
         if r.random() < self.changing:
             self._patient = self.quiet and not self._patient
@@ -545,6 +581,8 @@ class Workload:
         line = self.line()
         if r.random() < self.changing:
             self._seldom()
+        if self.limits and r.random() < 0.06:
+            self._limit()
         return line
 
     def _messages(self) -> int:
@@ -570,7 +608,8 @@ class Workload:
         not plain."""
         r = self.random
         if not self.quiet:
-            return r.sample(idle, r.randrange(len(idle) + 1))
+            most = min(len(idle), 4) if self.keyed else len(idle)
+            return r.sample(idle, r.randrange(most + 1))
         plain = [each for each in idle if each.queue in (A, B, C) or each.number in UNITS
                  or r.random() < self.odd]
         return r.sample(plain, min(len(plain), r.choice((0, 0, 0, 1, 1, 2, 3))))
@@ -639,6 +678,27 @@ class Workload:
             self._start()
         elif what in (6, 7):
             self._order()
+
+    def _limit(self) -> None:
+        """The limits of a queue change, or which of its keys are paused."""
+        r, instance = self.random, self.instance
+        queue = r.choice(sorted(self.limits))
+        if r.random() < 0.5:
+            limits = r.choice((None, *self.limits.values(), *[self.limits[queue]] * 5))
+            if limits is not None and r.random() < 0.5:
+                limits = replace(limits, in_work_max=r.choice((0, 1, 2, 4, 20)))
+            instance.rules[queue] = replace(instance.rules[queue], limits=limits)
+            instance.group(lambda: instance.engine.books.define_queues([instance.rules[queue]]))
+            return
+        texts = r.sample(("red", "blue", "g", "h", ""), r.choice((0, 1, 2, 3)))
+
+        def paused() -> None:
+            core = instance.core
+            core.limits.pause(queue, texts, core.mono_ns)
+            if queue in core.limited:
+                limited.opened(core, core.limited[queue])
+
+        instance.group(paused)
 
     def _order(self) -> None:
         r, t = self.random, self.instance.core.t
@@ -714,7 +774,23 @@ class Workload:
             sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
                    for number, unit in engine.in_doubt.units.items()), engine.in_doubt._ended,
             core.times.behind, sorted(core.times.came_back), sorted(core.times.expired.items()),
+            limits_known(core),
         )
+
+
+def limits_known(core: Core) -> list[object]:
+    """What is known of limits: keys, who stands where, whose turn it is."""
+    out: list[object] = []
+    for number, limits in sorted(core.limited.items()):
+        out += [number, limits.full, list(limits.refused)]
+        if (turns := limits.turns) is not None:
+            out += [turns.ready, [key.name for key in turns.ring], sorted(turns.paused),
+                    sorted((time, key.name) for time, key in turns.due),
+                    [(key.name, key.count, key.in_work, sorted(key.line), key.full, key.turned,
+                      key.paused, key.at, key.wakes) for _, key in sorted(turns.keys.items())],
+                    [(entry, core.limits.keys[entry]) for entry in range(core.t.entries.high)
+                     if core.t.e_state[entry] and core.t.e_queue[entry] == number]]
+    return out
 
 
 def _fast(instance: Instance) -> int:
@@ -729,7 +805,7 @@ def main(arguments: list[str]) -> int:
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
-                    limited="limited" in rest)
+                    limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {})
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

@@ -92,13 +92,13 @@ def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> En
 
 def draft(parts: Sequence[Part], body: bytes, *, persistent: bool = True, container: bool = False,
           given: bytes = b"", correlation: bytes = b"", expiry: int = 0, group: bytes = b"",
-          number: int = 0) -> Draft:
+          number: int = 0, properties: bytes = b"") -> Draft:
     """A message to be, with its payload."""
     several = len(parts) > 1 or parts[0].until
     descriptor = Descriptor(message_id=given.ljust(24, b"\0"), expiry=expiry,
                             correlation_id=correlation.ljust(24, b"\0"),
                             group_id=group.ljust(24, b"\0"), group_sequence=number)
-    payload = encode(descriptor, parts if several else [], b"", body)
+    payload = encode(descriptor, parts if several else [], properties, body)
     return Draft(list(parts), payload, len(body), persistent, container and persistent, expiry,
                  id_hash(given), id_hash(correlation), id_hash(group), given, number)
 

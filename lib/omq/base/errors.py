@@ -387,6 +387,23 @@ class PrimaryAnswers(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class NeedsCopy(OmqError):
+    """{path} cannot become a standby in place: {reason}; nothing was changed. 'omq standby init' in \
+an empty directory makes one, and this spool is kept to look at"""
+
+    status = 262
+    exit_code = Exit.DATA
+
+
+class MembersSilent(OmqError):
+    """who does not answer may be the primary of a later term than {term}: {members}. Start again \
+when all of standby_members answer; or see to it that none of them serves, and let this one start \
+alone (standby_start_alone = yes)"""
+
+    status = 261
+    exit_code = Exit.TEMPORARY
+
+
 class StandbyDiverged(OmqError):
     """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep \
 this one until you have examined it"""

@@ -126,6 +126,8 @@ STANDBY_LISTENS_NO_MORE = _event(1661, "Standbys are no longer served")
 STANDBY_CONNECTED = _event(1662, "A standby has connected")
 STANDBY_GONE = _event(1663, "The connection to a standby ended")
 STANDBY_REFUSED = _event(1664, "A standby was refused")
+PROTECTION_CHANGED = _event(1666, "What an acknowledgement means has changed")
+MEMBERS_SILENT = _event(1665, "Members do not answer; whether one was promoted is not known")
 
 POOL_DIFFERS = _event(1281, "A pool file differs from what was written into it")
 SPOOL_UPGRADED = _event(1282, "Files of an earlier version were upgraded")

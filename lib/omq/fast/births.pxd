@@ -1,9 +1,10 @@
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
+from omq.fast.keys cimport Keys
 from omq.fast.rings cimport Rings
 
 cdef unsigned int _PUT, _READY, _PREPARED, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT
-cdef unsigned int _NO_RECORD, _HAS_ID
+cdef unsigned int _NO_RECORD, _HAS_ID, _KEYED
 
 cdef class Births:
     cdef object _core, _messages, _entries, _slots
@@ -11,6 +12,7 @@ cdef class Births:
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
+    cdef Keys _limits
     cdef unsigned int _file, _word, _journal
     cdef Py_ssize_t _offset
     cdef long long _now
@@ -24,4 +26,5 @@ cdef class Births:
                   unsigned int queue, unsigned int priority, unsigned int flags,
                   unsigned long long size, unsigned int length, unsigned int crc,
                   unsigned long long correlation, long long expiry, unsigned long long sequence,
-                  unsigned long long key, unsigned long long given, object party) except -1
+                  unsigned long long key, unsigned long long mark, unsigned long long given,
+                  object party) except -1

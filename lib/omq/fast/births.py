@@ -11,6 +11,7 @@ from omq.base import shim as cython
 from omq.core.engine.state import FIRST_QUEUE, HAS_ID, PERSISTENT, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
+from omq.fast.keys import Keys
 from omq.fast.records import take_record
 from omq.fast.rings import Rings
 from omq.format.index import EntryState, QueueFlag
@@ -22,16 +23,18 @@ _PUT, _READY, _PREPARED, _FIRST, _PRIORITIES = (
     int(FrameType.PUT), int(EntryState.READY), int(EntryState.PREPARED), FIRST_QUEUE,
     limits.PRIORITIES)
 _IN_USE, _LOOK_AT = int(QueueFlag.IN_USE), int(
-    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME | QueueFlag.KEYED)
-_NO_RECORD, _HAS_ID = NO_RECORD, HAS_ID
+    QueueFlag.IN_USE | QueueFlag.PUT_INHIBITED | QueueFlag.LIMITS_TIME)
+_NO_RECORD, _HAS_ID, _KEYED = NO_RECORD, HAS_ID, int(QueueFlag.KEYED)
 assert PERSISTENT == 1
 
 
 class Births:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
+                 ) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
+        self._limits = keys
         self._messages, self._entries = core.t.messages, core.t.entries
         self._file = self._word = self._offset = self._journal = 0
         self._now = 0
@@ -44,7 +47,8 @@ class Births:
                 or c.q_flags[queue] & _LOOK_AT != _IN_USE
                 or size > c.q_max_length[queue] or not core.space_left
                 or c.q_depth[queue] + count > c.q_max_depth[queue]
-                or session.rights.get(("put", queue)) is not True):
+                or session.rights.get(("put", queue)) is not True
+                or (c.q_flags[queue] & _KEYED and not self._limits.flat(queue))):
             return False
         return self.room(count)
 
@@ -78,10 +82,11 @@ class Births:
              queue: cython.uint, priority: cython.uint, flags: cython.uint,
              size: cython.ulonglong, length: cython.uint, crc: cython.uint,
              correlation: cython.ulonglong, expiry: cython.longlong,
-             sequence: cython.ulonglong, key: cython.ulonglong, given: cython.ulonglong,
-             party: Party) -> None:
-        """Frame, message and entry; all was checked. `key`: of its group, `given`: of its own id;
-        0: it has none. Frames with a reason are those of the unit in doubt of that number."""
+             sequence: cython.ulonglong, key: cython.ulonglong, mark: cython.ulonglong,
+             given: cython.ulonglong, party: Party) -> None:
+        """Frame, message and entry; all was checked. `key`: of its group, `mark`: of its property
+        on a queue that has keys by one, `given`: of its own id; 0: it has none. Frames with a
+        reason are those of the unit in doubt of that number."""
         c, frames = self._c, self._frames
         record: cython.uint = _NO_RECORD
         lsn: cython.ulonglong
@@ -128,6 +133,8 @@ class Births:
         c.q_depth[queue] += 1
         if expiry:
             self._core.times.begin(slot, self._now, self._core.mono_ns)
+        if c.q_flags[queue] & _KEYED:
+            self._limits.came(entry, queue, key, mark)
         if frames.reason:
             c.e_state[entry] = _PREPARED
         else:
@@ -136,13 +143,16 @@ class Births:
 
     def _appear(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint,
                 priority: cython.uint, key: cython.ulonglong) -> None:
-        """It is READY, in its chain or behind those of its group."""
+        """It is READY, in its chain, its key's line, or behind those of its group."""
         c = self._c
         c.q_ready[queue] += 1
-        if not key or self._rings.join(slot, entry, queue, key):
-            c.link(entry, queue * _PRIORITIES + priority)
-        else:
+        if key and not self._rings.join(slot, entry, queue, key):
             c.e_prev[entry] = c.e_next[entry] = 0
+        elif c.q_flags[queue] & _KEYED:
+            c.e_prev[entry] = c.e_next[entry] = 0
+            self._limits.enter(entry, queue)
+        else:
+            c.link(entry, queue * _PRIORITIES + priority)
         watched = self._core.watched
         if watched and queue in watched:
             watched[queue].append(entry)

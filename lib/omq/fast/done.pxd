@@ -1,23 +1,23 @@
 from omq.fast.columns cimport Columns
+from omq.fast.ends cimport Ends
 from omq.fast.frames cimport Frames
+from omq.fast.keys cimport Keys
 from omq.fast.request cimport Request
-from omq.fast.rings cimport Rings
 
-cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IDEL, _IN_GROUP
-cdef Py_ssize_t _DONES, _MANY, _COUNT_MAX, _EVIDENCE
+cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IN_GROUP
+cdef unsigned int _PSEUDO, _LIMITED, _KEYED
+cdef Py_ssize_t _MANY, _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
-    cdef object _core, _messages, _entries, _said
+    cdef object _core, _entries, _said, _groups
     cdef Columns _c
     cdef Frames _frames
-    cdef Rings _rings
-    cdef object _groups
-    cdef bint _grouped, _bulk
-    cdef unsigned char[::1] _s8, _seen, _first
+    cdef Keys _limits
+    cdef Ends _ends
+    cdef bint _grouped, _keyed, _bulk
+    cdef unsigned char[::1] _s8, _seen
     cdef unsigned short[::1] _s16
-    cdef unsigned int[::1] _s32, _picked, _slots
-    cdef object _records
-    cdef int _file
+    cdef unsigned int[::1] _s32, _picked
     cdef unsigned long long[::1] _s64
     cdef bint settle(self, Request r, object session, object party) except -1
     cdef bint one(self, object said, object party) except -1
@@ -31,12 +31,9 @@ cdef class Dones:
                      unsigned int number, object party, list out) except -1
     cdef bint of_unit(self, list entries, Py_ssize_t count, unsigned int number) except -1
     cdef bint _judge(self, Py_ssize_t count, object party) except -1
-    cdef int _carry_out(self, Py_ssize_t count, object party) except -1
     cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
+    cdef bint _takes(self, unsigned int queue) except -1
     cdef bint _stays(self, Py_ssize_t slot) except -1
     cdef bint _alike(self, Py_ssize_t count) except -1
     cdef int _frame(self, unsigned int kind, Py_ssize_t entry, unsigned long long sequence,
                     unsigned int flags) except -1
-    cdef int _unindex(self, Py_ssize_t count) except -1
-    cdef int _worked(self, Py_ssize_t count) except -1
-    cdef int _drop(self, Py_ssize_t i, Py_ssize_t entry, bint active) except -1

@@ -15,13 +15,14 @@ from omq.core.engine.bulk import MANY as BULK
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import EVIDENCE_BYTES
-from omq.core.engine.state import CONTAINER, IDEL, Core, Party
+from omq.core.engine.state import CONTAINER, Core, Party
 from omq.fast.columns import Columns
+from omq.fast.ends import Ends
 from omq.fast.frames import Frames
-from omq.fast.records import give_record, give_rows
+from omq.fast.keys import Keys
 from omq.fast.request import Request
 from omq.fast.rings import Rings
-from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.index import EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import number_of
 from omq.format.wire import SETTLE, Settlement
@@ -32,28 +33,28 @@ assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
 _PREPARE, _PREPARED = int(FrameType.PREPARE), int(EntryState.PREPARED)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
-_UNPLAIN = int(QueueFlag.PSEUDO | QueueFlag.LIMITED)
-_SPECIAL, _IDEL, _IN_GROUP = CONTAINER | NOTED, IDEL, GROUPED
-_DONES, _MANY, _COUNT_MAX, _EVIDENCE = int(Counter.DONES), BULK, 1024, EVIDENCE_BYTES
+_PSEUDO, _LIMITED, _KEYED = (int(QueueFlag.PSEUDO), int(QueueFlag.LIMITED),
+                             int(QueueFlag.KEYED))
+_SPECIAL, _IN_GROUP = CONTAINER | NOTED, GROUPED
+_MANY, _COUNT_MAX, _EVIDENCE = BULK, 1024, EVIDENCE_BYTES
 
 
 class Dones:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
-        self._core, self._c, self._frames, self._rings = core, columns, frames, rings
-        self._messages, self._entries = core.t.messages, core.t.entries
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
+                 ) -> None:
+        self._core, self._c, self._frames, self._limits = core, columns, frames, keys
+        self._entries = core.t.entries
         said = memoryview(bytearray(_COUNT_MAX * 40))
         self._said, self._s8, self._s16 = said, said, said.cast("H")
         self._s32, self._s64 = said.cast("I"), said.cast("Q")
         self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
-        self._slots = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
+        self._ends = Ends(core, columns, rings, keys, self._picked)
         self._seen = memoryview(bytearray(core.t.layout.entries))
         self._groups = core.groups
-        self._grouped = self._bulk = False  # one of the picked is of a group; as a batch
-        self._file = -1  # of the pool, the last one that a record went back to
-        self._records: Any = None
-        self._first = memoryview(bytearray(_COUNT_MAX))
+        self._grouped = self._keyed = False  # one of the picked is of a group; on a queue with keys
+        self._bulk = False  # they are settled as a batch
 
     def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
         """All settlements of a SETTLE or NEXT."""
@@ -65,7 +66,7 @@ class Dones:
         self._said[: count * 40] = session.request[: count * 40]
         if not self._judge(count, party):
             return False
-        if self._grouped:
+        if self._grouped or self._keyed:
             bulk = False
         room: cython.Py_ssize_t = 0 if bulk else count * _EVIDENCE
         if (bulk and not self._alike(count)) or not self._frames.fits(count, room):
@@ -76,7 +77,7 @@ class Dones:
         self._frames.open(party)
         self._write(_DONE, count, r.sequence, _END)
         self._frames.close()
-        self._carry_out(count, party)
+        self._ends.all(count, party, self._bulk)
         return True
 
     def one(self, said: Any, party: Party) -> cython.bint:
@@ -96,7 +97,7 @@ class Dones:
                party: Party) -> None:
         """What was asked of, between Frames.open and close; it `ends` the request, or not."""
         self._write(_DONE, count, sequence, _END if ends else 0)
-        self._carry_out(count, party)
+        self._ends.all(count, party, self._bulk)
 
     def _write(self, kind: cython.uint, count: cython.Py_ssize_t, sequence: cython.ulonglong,
                ends: cython.uint) -> None:
@@ -125,6 +126,9 @@ class Dones:
             c.q_active[c.e_queue[entry]] -= 1
             c.e_reader[entry] = 0
             c.e_state[entry], c.e_until[entry] = _PREPARED, number
+            if c.q_flags[c.e_queue[entry]] & _LIMITED:
+                core.runnable.add(c.e_queue[entry])
+                self._limits.left(entry, c.e_queue[entry])
             if core.times.over:
                 core.times.seen(c.e_message[entry])
             out.append(entry)
@@ -140,13 +144,13 @@ class Dones:
         slot: cython.Py_ssize_t
         if count > _COUNT_MAX or core.runs or core.suspects:
             return False
-        self._grouped = self._bulk = False
+        self._grouped = self._keyed = self._bulk = False
         for i in range(count):
             entry = entries[i]
             slot = c.e_message[entry]
             if (not c.e_attempts[entry] or c.e_state[entry] != _PREPARED
                     or c.e_until[entry] != number or c.m_parts[slot] != 1
-                    or c.m_flags[slot] & _SPECIAL):
+                    or c.m_flags[slot] & _SPECIAL or not self._takes(c.e_queue[entry])):
                 return False
             self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
             self._picked[i] = entry
@@ -161,23 +165,6 @@ class Dones:
         return bool(found == count and not self._core.runs and not self._core.suspects
                     and not (self._grouped and self._groups.numbered))
 
-    def _carry_out(self, count: cython.Py_ssize_t, party: Party) -> None:
-        """All that was picked, behind its frames."""
-        self._unindex(count)
-        active: cython.bint = self._c.e_state[self._picked[0]] == _ACTIVE
-        if active:
-            self._worked(count)
-        self._file = -1
-        for i in range(count):
-            self._drop(i, self._picked[i], active)
-        give_rows(self._entries, self._c.free_entries, self._picked, count)
-        give_rows(self._messages, self._c.free_messages, self._slots, count)
-        if active:
-            party.active -= count
-            self._core.active -= count
-            self._c.r_processed[party.slot] += count
-        self._c.counters[_DONES] += count
-
     def _pick(self, count: cython.Py_ssize_t, party: Party) -> cython.Py_ssize_t:
         """The entries that they mean, up to the first that is not plain; how many."""
         c = self._c
@@ -186,13 +173,13 @@ class Dones:
         i: cython.Py_ssize_t
         entry: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        self._grouped = self._bulk = False
+        self._grouped = self._keyed = self._bulk = False
         for i in range(count):
             entry = self._s32[10 * i + 1]
             if (self._s8[40 * i] != _WORD or self._s16[20 * i + 1] or self._s32[10 * i + 8]
                     or entry >= high or self._seen[entry] or c.e_state[entry] != _ACTIVE
                     or c.e_reader[entry] != row or c.e_lease[entry] != self._s64[5 * i + 2]
-                    or c.q_flags[c.e_queue[entry]] & _UNPLAIN):
+                    or not self._takes(c.e_queue[entry])):
                 return i
             slot = c.e_message[entry]
             if (c.m_qpool[slot] != self._s64[5 * i + 1] or c.m_parts[slot] != 1
@@ -202,6 +189,12 @@ class Dones:
             self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
             self._picked[i], self._seen[entry] = entry, 1
         return count
+
+    def _takes(self, queue: cython.uint) -> cython.bint:
+        """Can this module end messages of the queue?"""
+        flags: cython.uint = self._c.q_flags[queue]
+        self._keyed |= flags & _KEYED != 0
+        return not flags & _PSEUDO and (not flags & _LIMITED or self._limits.flat(queue))
 
     def _stays(self, slot: cython.Py_ssize_t) -> cython.bint:
         """The volatile file of a message that is not persistent is in use: none will go with it."""
@@ -230,71 +223,3 @@ class Dones:
             c.m_record[slot], parts, c.e_lease[entry], sequence, 0, 0)
         if not self._bulk:
             c.m_lsn[slot] = lsn
-
-    def _unindex(self, count: cython.Py_ssize_t) -> None:
-        """Out of the hash chains. In bulk those go first that head their chain by now."""
-        c = self._c
-        i: cython.Py_ssize_t
-        slot: cython.Py_ssize_t
-        for i in range(count):
-            self._first[i] = 0
-            if self._bulk:
-                slot = c.e_message[self._picked[i]]
-                self._first[i] = c.b_id[c.m_key[slot] & c.mask] == slot + 1
-        for i in range(count):
-            if self._first[i]:
-                slot = c.e_message[self._picked[i]]
-                c.b_id[c.m_key[slot] & c.mask] = c.m_idnext[slot]
-        for i in range(count):
-            slot = c.e_message[self._picked[i]]
-            if not self._first[i]:
-                c.unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
-            if c.m_corr[slot]:
-                c.unchain(c.b_corr, c.m_corrnext, c.m_corr[slot] & c.mask, slot)
-
-    def _worked(self, count: cython.Py_ssize_t) -> None:
-        """As core.engine.durations."""
-        c = self._c
-        now: cython.longlong = self._core.now_ns
-        i: cython.Py_ssize_t
-        entry: cython.Py_ssize_t = self._picked[0]
-        queue: cython.uint = c.e_queue[entry]
-        since: cython.longlong = c.e_until[entry]
-        alike: cython.ulonglong = 0  # entries so far of `queue`, handed out at `since`
-        for i in range(count):
-            entry = self._picked[i]
-            if c.e_until[entry] != since or c.e_queue[entry] != queue:
-                if since:
-                    c.worked(queue, now - since, alike)
-                since, queue, alike = c.e_until[entry], c.e_queue[entry], 0
-            alike += 1
-        if since:
-            c.worked(queue, now - since, alike)
-
-    def _drop(self, i: cython.Py_ssize_t, entry: cython.Py_ssize_t, active: cython.bint) -> None:
-        """Entry and message have nothing any more; their rows are given back later."""
-        c, core = self._c, self._core
-        slot: cython.Py_ssize_t = c.e_message[entry]
-        queue: cython.uint = c.e_queue[entry]
-        c.q_processed[queue] += 1
-        c.q_hour[queue] += 1
-        c.q_active[queue] -= active
-        c.q_depth[queue] -= 1
-        c.q_ever[_IDEL] += 1
-        c.q_processed[_IDEL] += 1
-        c.q_hour[_IDEL] += 1
-        c.e_reader[entry] = c.e_state[entry] = 0
-        c.e_sequence[entry] = 0
-        c.m_first[slot] = c.e_sibling[entry]
-        c.m_parts[slot] = 0
-        if c.m_flags[slot] & 1:
-            if c.m_file[slot] != self._file:
-                self._file = c.m_file[slot]
-                self._records = core.slots.file(self._file)
-            give_record(self._records, c.m_record[slot])
-        else:
-            core.volatile.release(number_of(c.m_location[slot]))
-        c.m_qpool[slot] = 0
-        self._slots[i] = slot
-        if c.m_flags[slot] & _IN_GROUP:
-            self._rings.leave(slot, entry, queue)

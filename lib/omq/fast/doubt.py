@@ -17,25 +17,27 @@ from omq.core.engine.unit_facts import payload_of
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
+from omq.fast.keys import Keys
 from omq.fast.put import Puts
 from omq.fast.request import Request
-from omq.format.index import Counter, EntryState
+from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FRAME, FrameType
 from omq.format.wire import SETTLE
 
 _SETTLE, _FRAME, _PUTS = SETTLE.size, FRAME.size, int(Counter.PUTS)
 _COMMIT, _IN_GROUP = int(FrameType.COMMIT), GROUPED
-_READY, _PREPARED = int(EntryState.READY), int(EntryState.PREPARED)
+_READY, _PREPARED, _KEYED = (int(EntryState.READY), int(EntryState.PREPARED),
+                             int(QueueFlag.KEYED))
 
 
 class Doubts:
     """See the module. `plane`: ipc.serving.units."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames, puts: Puts, dones: Dones,
-                 in_doubt: InDoubt, plane: Any) -> None:
+                 keys: Keys, in_doubt: InDoubt, plane: Any) -> None:
         self._core, self._c, self._frames, self._puts, self._dones = (
             core, columns, frames, puts, dones)
-        self._in_doubt, self._plane = in_doubt, plane
+        self._limits, self._in_doubt, self._plane = keys, in_doubt, plane
 
     def prepare(self, r: Request, session: Any, party: Party) -> cython.bint:
         """A PREPARE; the QPoolId of the unit's message is the answer."""
@@ -127,7 +129,7 @@ class Doubts:
 
     def _took(self, entries: list[Any], number: cython.uint) -> cython.Py_ssize_t:
         """How many it took, which stand first; behind them is what it puts. -1: one of those is of
-        a group."""
+        a group, or the engine's for its limits."""
         c = self._c
         taken: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = len(entries)
@@ -138,7 +140,9 @@ class Doubts:
         for i in range(taken, count):
             entry = entries[i]
             if (c.e_attempts[entry] or c.e_state[entry] != _PREPARED or c.e_until[entry] != number
-                    or c.m_flags[c.e_message[entry]] & _IN_GROUP):
+                    or c.m_flags[c.e_message[entry]] & _IN_GROUP
+                    or (c.q_flags[c.e_queue[entry]] & _KEYED
+                        and not self._limits.flat(c.e_queue[entry]))):
                 return -1
         return taken
 

@@ -1,10 +1,11 @@
 from omq.fast.attempts cimport Attempts
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
+from omq.fast.keys cimport Keys
 from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _FIRST, _PRIORITIES, _SUSPENDED
+cdef unsigned int _FIRST, _PRIORITIES, _SUSPENDED, _LIMITED, _KEYED
 cdef unsigned int _GROUPED, _OUT_OF_TURN
 cdef Py_ssize_t _GIVES, _MANY, _HEAD, _ROW
 cdef long long _FOREVER, _TIMEOUT_MAX, _MS, _S, _TIMEOUT_MS_MAX
@@ -14,6 +15,7 @@ cdef class Gives:
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
+    cdef Keys _limits
     cdef Attempts _attempts
     cdef Py_ssize_t _chain
     cdef long long soonest
@@ -24,8 +26,11 @@ cdef class Gives:
     cdef int _end_at(self, long long deadline, object waiter) except -1
     cpdef bint dispatch(self, list given) except -1
     cdef bint _plain_queue(self, Py_ssize_t queue) except -1
+    cdef Py_ssize_t _ready(self, Py_ssize_t queue) except -1
     cdef bint _hand_out(self, Py_ssize_t queue, object line, list given) except -1
     cdef Py_ssize_t _head(self, Py_ssize_t queue) except? -1
     cdef Py_ssize_t _returned(self, Py_ssize_t queue, Py_ssize_t head) except? -1
+    cdef list _give_by_keys(self, object party, Py_ssize_t queue, Py_ssize_t want,
+                            unsigned long long sequence)
     cdef list _give(self, object party, Py_ssize_t queue, Py_ssize_t want,
                     unsigned long long sequence, bint laned)

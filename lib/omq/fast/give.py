@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has no suspect, no lease time and next in its return
-lane none that goes alone. As Engine.wait, Engine.dispatch and core.engine.gives.
+"""Hand-outs to waiting readers, where a queue has no suspect, no lease time, no rate, and none that
+goes alone next in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives.
 Every other queue is the engine's, in its turn: the order of queues is the order of frames.
 """
 
@@ -19,6 +19,7 @@ from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
 from omq.fast.find import Finds
 from omq.fast.frames import Frames
+from omq.fast.keys import Keys
 from omq.fast.request import Request
 from omq.fast.rings import Rings
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
@@ -26,7 +27,7 @@ from omq.format.index import Counter, QueueFlag
 from omq.format.wire import GIVEN, REPLY
 
 _FIRST, _PRIORITIES, _SUSPENDED = FIRST_QUEUE, limits.PRIORITIES, int(QueueFlag.SUSPENDED)
-_LIMITED = int(QueueFlag.LIMITED)
+_LIMITED, _KEYED = int(QueueFlag.LIMITED), int(QueueFlag.KEYED)
 _GIVES, _MANY = int(Counter.GIVES), BULK
 _GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
@@ -37,8 +38,9 @@ _MS, _S, _TIMEOUT_MS_MAX = 1_000_000, 1_000_000_000, 1_000_000_000
 class Gives:
     """See the module."""
 
-    def __init__(self, engine: Engine, columns: Columns, frames: Frames, rings: Rings) -> None:
-        self._engine, self._core, self._rings = engine, engine.core, rings
+    def __init__(self, engine: Engine, columns: Columns, frames: Frames, rings: Rings, keys: Keys
+                 ) -> None:
+        self._engine, self._core, self._rings, self._limits = engine, engine.core, rings, keys
         self._c, self._frames = columns, frames
         self._attempts = Attempts(self._core, columns, frames)
         finds: Any = Finds(engine, columns, frames, self._attempts)
@@ -100,6 +102,7 @@ class Gives:
         """All hand-outs of a group: (waiter, entries) each. False: some are the engine's."""
         engine, core, c = self._engine, self._core, self._c
         again: set[int] = set()
+        self._limits.forget()
         plain: cython.bint = True
         queue: cython.Py_ssize_t
         if core.watched:
@@ -127,13 +130,13 @@ class Gives:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
                     and not core.rules[queue].lease_ns and not core.times.behind
-                    and not self._c.q_flags[queue] & _LIMITED)
+                    and (not self._c.q_flags[queue] & _LIMITED or self._limits.flat(queue)))
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
         """Its messages to its readers, to each its share; False: the engine must go on."""
         c, main, auxiliary = self._c, line.main, line.auxiliary
-        ready: cython.Py_ssize_t = c.q_ready[queue]
-        ready -= self._rings.behind(queue)
+        keyed: cython.bint = c.q_flags[queue] & _KEYED != 0
+        ready: cython.Py_ssize_t = self._ready(queue)
         laned: cython.bint
         top: cython.Py_ssize_t
         waiting: cython.Py_ssize_t
@@ -147,8 +150,8 @@ class Gives:
             share = (ready + waiting - 1) // waiting
             want = waiter.want
             share = min(share, want)
-            laned = bool(self._core.lanes.get(queue))
-            if (share >= _MANY and not laned and not cython.compiled) \
+            laned = not keyed and bool(self._core.lanes.get(queue))
+            if (share >= _MANY and not laned and not keyed and not cython.compiled) \
                     or not self._frames.fits(share, 0):
                 return False
             if laned:
@@ -158,13 +161,22 @@ class Gives:
                     return False  # it goes alone
             # from here on nothing can fail
             first.popleft()
-            entries = self._give(waiter.party, queue, share, waiter.sequence, laned)
+            if keyed:
+                entries = self._give_by_keys(waiter.party, queue, share, waiter.sequence)
+            else:
+                entries = self._give(waiter.party, queue, share, waiter.sequence, laned)
             share = len(entries)
             waiter.waiting = False
             given.append((waiter, entries))
             c.counters[_GIVES] += share
-            ready -= share
+            ready = self._ready(queue)
         return True
+
+    def _ready(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """As Lanes.ready: entries of a queue that can be handed out."""
+        there: cython.Py_ssize_t = self._c.q_ready[queue]
+        there -= self._rings.behind(queue)
+        return self._limits.ready(queue, there) if self._c.q_flags[queue] & _LIMITED else there
 
     def _head(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """The first of the chains of a queue from `_chain` on, which comes there; -1: none."""
@@ -211,6 +223,42 @@ class Gives:
             self._attempts.hand(
                 entry, queue, reader, sequence, 0 if bulk else frames.payload_bytes,
                 _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
+            if c.e_submitted[entry] != since:
+                if alike:
+                    c.waited(queue, now - since, alike)
+                since, alike = c.e_submitted[entry], 0
+            alike += 1
+            out.append(entry)
+        c.waited(queue, now - since, alike)
+        frames.close()
+        self._attempts.count(party, queue, len(out))
+        return out
+
+    def _give_by_keys(self, party: Party, queue: cython.Py_ssize_t, want: cython.Py_ssize_t,
+                      sequence: cython.ulonglong) -> list[int]:
+        """Up to `want` entries of a queue with keys, in their turn; one that goes alone is the
+        first."""
+        c, core, frames, keys = self._c, self._core, self._frames, self._limits
+        out: list[int] = []
+        reader: cython.uint = party.slot + 1
+        now: cython.longlong = core.now_ns
+        entry: cython.Py_ssize_t
+        alone: cython.bint = False
+        since: cython.longlong = 0
+        alike: cython.ulonglong = 0  # entries so far that were put at `since`
+        frames.open(party)
+        while len(out) < want and not alone:
+            entry = keys.next()
+            if entry < 0:
+                break
+            alone = c.e_attempts[entry] > 0
+            if alone and out:
+                break
+            keys.take(entry)
+            self._attempts.hand(
+                entry, queue, reader, sequence, frames.payload_bytes,
+                _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
+            keys.taken()
             if c.e_submitted[entry] != since:
                 if alike:
                     c.waited(queue, now - since, alike)

@@ -4,6 +4,7 @@ from omq.fast.done cimport Dones
 from omq.fast.doubt cimport Doubts
 from omq.fast.frames cimport Frames
 from omq.fast.give cimport Gives
+from omq.fast.keys cimport Keys
 from omq.fast.move cimport Moves
 from omq.fast.put cimport Puts
 from omq.fast.reply cimport Replies
@@ -30,6 +31,7 @@ cdef class Path:
     cdef Doubts _doubts
     cdef Dones _dones
     cdef Gives _gives
+    cdef Keys _keys
     cdef Replies _replies
     cdef public Py_ssize_t taken
     cpdef bint handle(self, bytes raw) except -1

@@ -15,6 +15,7 @@ from omq.fast.done import Dones
 from omq.fast.doubt import Doubts
 from omq.fast.frames import Frames
 from omq.fast.give import Gives
+from omq.fast.keys import Keys
 from omq.fast.move import Moves
 from omq.fast.put import Puts
 from omq.fast.reply import Replies
@@ -44,15 +45,16 @@ class Path:
         self._looks = looks
         self._c, self._frames = columns, Frames(core.block)
         self._request = Request()
-        rings = Rings(core, self._c)
-        self._puts = Puts(core, self._c, self._frames, rings)
-        self._dones = Dones(core, self._c, self._frames, rings)
+        self._keys = keys = Keys(core, self._c)
+        rings = Rings(core, self._c, keys)
+        self._puts = Puts(core, self._c, self._frames, rings, keys)
+        self._dones = Dones(core, self._c, self._frames, rings, keys)
         self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
-        self._doubts = Doubts(core, self._c, self._frames, self._puts, self._dones,
+        self._doubts = Doubts(core, self._c, self._frames, self._puts, self._dones, keys,
                               engine.in_doubt, units)
         self._moves = Moves(core, self._frames, self._puts, self._dones)
         self._asks = Asks(core, self._frames, self._puts, self._dones)
-        self._gives = Gives(engine, self._c, self._frames, rings)
+        self._gives = Gives(engine, self._c, self._frames, rings, keys)
         self._replies = Replies(self._c, epoch)
         self.taken = 0
 
@@ -60,6 +62,7 @@ class Path:
         """Carry out a plain request. False: it is none, and nothing has changed. SpoolFull,
         DiskError: it is refused, as the engine would, and nothing but its number was taken."""
         r = self._request
+        self._keys.forget()
         if not r.read(raw):
             return False
         session = self._sessions.get(r.client)

@@ -1,24 +1,26 @@
 from omq.fast.births cimport Births
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
+from omq.fast.keys cimport Keys
 from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
-cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED
+cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
 cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX
 
 cdef class Puts:
     cdef object _core, _messages, _entries, _heads, _payload
-    cdef unsigned long long _key
+    cdef unsigned long long _key, _mark
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
+    cdef Keys _limits
     cdef Births _births
     cdef bint _grouped, _given
     cdef unsigned char[::1] _h8
     cdef unsigned short[::1] _h16
     cdef unsigned int[::1] _h32
-    cdef unsigned long long[::1] _h64, _keys
+    cdef unsigned long long[::1] _h64, _keys, _marks
     cdef long long[::1] _q64
     cdef bint one(self, Request r, object session, object party) except -1
     cdef bint single(self, Request r, object session, Py_ssize_t at, Py_ssize_t frames,
@@ -37,6 +39,7 @@ cdef class Puts:
     cdef Py_ssize_t _plain(self, Py_ssize_t count, unsigned int persistent,
                            object payloads) except? -1
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
+    cdef int _mark_all(self, unsigned int queue, Py_ssize_t count, object payloads) except -1
     cdef list _split(self, Py_ssize_t count, object payloads)
     cdef int _born_many(self, Request r, object party, Py_ssize_t count, unsigned long long first,
                         unsigned int persistent) except -1

@@ -17,16 +17,17 @@ from omq.core.engine.state import PERSISTENT, Core, Party
 from omq.fast.births import Births
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
+from omq.fast.keys import Keys
 from omq.fast.records import take_row
 from omq.fast.request import Request
 from omq.fast.rings import Rings
-from omq.format.index import Counter
+from omq.format.index import Counter, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.message import DESCRIPTOR
 from omq.format.wire import PutFlag
 
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
-_PREPARED = int(FrameFlag.PREPARED)
+_PREPARED, _KEYED = int(FrameFlag.PREPARED), int(QueueFlag.KEYED)
 _PUTS, _MANY, _BATCH_MAX = int(Counter.PUTS), BULK, 1024
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 _SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
@@ -36,16 +37,19 @@ assert PERSISTENT == 1
 class Puts:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings) -> None:
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
+                 ) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
-        self._births = Births(core, columns, frames, rings)
+        self._limits = keys
+        self._births = Births(core, columns, frames, rings, keys)
         self._messages, self._entries = core.t.messages, core.t.entries
         heads = memoryview(bytearray(_BATCH_MAX * 128))
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
         self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
+        self._marks = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # where keys are a property
         self._grouped = self._given = False  # one of the batch is of a group, or has its own id
-        self._key = 0  # of the message that is put alone
+        self._key = self._mark = 0  # of the message that is put alone
         self._payload: Any = None
 
     def one(self, r: Request, session: Any, party: Party) -> cython.bint:
@@ -75,7 +79,7 @@ class Puts:
                 or not self._births.takes(session, r.queue, 1, r.size)
                 or not self._frames.fits(frames, room + length)):
             return False
-        self._key = 0
+        self._key, self._mark = 0, self._limits.mark(r.queue, session.request, at, length)
         if r.flags & _GROUPED:
             self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
             return bool(self._key)
@@ -98,7 +102,7 @@ class Puts:
         qpool: cython.ulonglong = core.next_qpool
         self._births.born(slot, entry, qpool, r.queue, r.priority, _RESULT | _END | persistent,
                           r.size, r.length, r.crc, r.correlation, r.expiry, r.sequence, self._key,
-                          given, party)
+                          self._mark, given, party)
         if persistent:
             core.block.payloads.append(self._payload)
         self._payload = None
@@ -124,12 +128,10 @@ class Puts:
                 or not self._frames.fits(count, total)):
             return False
         core = self._core
-        session.sequence = r.sequence
         payloads = area[heads : heads + total]
-        if persistent:
-            self._births.place(party, 1, [])
-        else:
-            self._births.place(party, 0, self._split(count, payloads))
+        self._mark_all(queue, count, payloads)
+        session.sequence = r.sequence
+        self._births.place(party, persistent, [] if persistent else self._split(count, payloads))
         # from here on nothing can fail
         first: cython.ulonglong = core.next_qpool
         self._born_many(r, party, count, first, persistent)
@@ -159,6 +161,7 @@ class Puts:
                     or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
                 return False
             at += self._h32[32 * i + 10]
+        self._mark_all(0, count, payloads)
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
 
     def last(self) -> cython.bint:
@@ -192,7 +195,8 @@ class Puts:
                 slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
                 persistent | prepared | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
                 self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
-                self._q64[16 * i + 13], sequence, self._keys[i], self._h64[16 * i + 9], party)
+                self._q64[16 * i + 13], sequence, self._keys[i], self._marks[i],
+                self._h64[16 * i + 9], party)
             if not prepared:
                 core.runnable.add(self._h16[64 * i + 2])
         if persistent:
@@ -232,9 +236,17 @@ class Puts:
         i: cython.Py_ssize_t
         longest: cython.ulonglong = 0
         for i in range(count):
-            if self._h64[16 * i + 4] > longest:
-                longest = self._h64[16 * i + 4]
+            longest = max(longest, self._h64[16 * i + 4])
         return longest
+
+    def _mark_all(self, queue: cython.uint, count: cython.Py_ssize_t, payloads: Any) -> None:
+        """Their keys, on this queue or (0) each on its own, where those are a property."""
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = 0
+        for i in range(count):
+            self._marks[i] = self._limits.mark(
+                queue if queue else self._h16[64 * i + 2], payloads, at, self._h32[32 * i + 10])
+            at += self._h32[32 * i + 10]
 
     def _split(self, count: cython.Py_ssize_t, payloads: Any) -> list[Any]:
         i: cython.Py_ssize_t
@@ -256,7 +268,7 @@ class Puts:
         entry_high: cython.Py_ssize_t = entries.high
         entry_reused: cython.Py_ssize_t = min(count, entry_top)
         bulk: cython.bint = bool(count >= _MANY and persistent and not self._grouped
-                                 and not self._given)
+                                 and not self._given and not c.q_flags[r.queue] & _KEYED)
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         entry: cython.Py_ssize_t
@@ -282,5 +294,5 @@ class Puts:
                               self._h64[16 * i + 4], self._h32[32 * i + 10],
                               self._h32[32 * i + 11], self._h64[16 * i + 12],
                               self._q64[16 * i + 13], r.sequence, self._keys[i],
-                              self._h64[16 * i + 9], party)
+                              self._marks[i], self._h64[16 * i + 9], party)
         frames.close()

@@ -1,11 +1,13 @@
 from omq.fast.columns cimport Columns
+from omq.fast.keys cimport Keys
 
-cdef unsigned int _READY, _IN_GROUP, _PRIORITIES
+cdef unsigned int _READY, _IN_GROUP, _PRIORITIES, _KEYED
 cdef Py_ssize_t _AT, _ID, _NUMBER, _KNOWN_MAX, _WAITING, _RETURNED
 
 cdef class Rings:
     cdef object _core, _groups
     cdef Columns _c
+    cdef Keys _limits
     cdef unsigned long long[::1] _keys
     cdef unsigned int[::1] _numbers, _after, _before
     cdef dict _fronts, _behind, _known

@@ -15,11 +15,13 @@ from omq.base import shim as cython
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import Core
 from omq.fast.columns import Columns
-from omq.format.index import Counter, EntryState
+from omq.fast.keys import Keys
+from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
 
 _AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT, 1 << 14
 _READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
+_KEYED = int(QueueFlag.KEYED)
 _WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)
 _POP = heappop
 assert _NUMBER > _AT
@@ -28,8 +30,9 @@ assert _NUMBER > _AT
 class Rings:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns) -> None:
+    def __init__(self, core: Core, columns: Columns, keys: Keys) -> None:
         self._core, self._c, self._groups = core, columns, core.groups
+        self._limits = keys
         core.groups.begin()
         self._keys, self._numbers = core.groups.keys, core.groups.numbers
         self._after, self._before = core.groups.after, core.groups.before
@@ -91,7 +94,9 @@ class Rings:
         self._count(queue, -1)
         chain: cython.Py_ssize_t = queue * _PRIORITIES + c.e_priority[entry]
         tail: cython.uint = c.q_tail[chain]
-        if not c.e_attempts[entry] and (
+        if c.q_flags[queue] & _KEYED:
+            self._limits.enter(entry, queue)
+        elif not c.e_attempts[entry] and (
                 not tail or c.e_sequence[tail - 1] < c.e_sequence[entry]):
             c.link(entry, chain)
         else:

@@ -64,7 +64,7 @@ class Turns:
         self.rules = rules
         self.keys: dict[int, Key] = {}
         self.ready = 0
-        self._ring: deque[Key] = deque()
+        self.ring: deque[Key] = deque()
         self._heap: list[tuple[int, int, Key]] = []
         self._idle: OrderedDict[int, Key] = OrderedDict()  # without messages, bucket not full
         self.paused: set[int] = set()
@@ -89,7 +89,7 @@ class Turns:
         heappush(key.line, (-t.e_priority[entry], t.e_sequence[entry], entry))
         key.count += 1
         self._ready(1)
-        self._look(key, now)
+        self.look(key, now)
 
     def detach(self, entry: int, name: int) -> None:
         """A READY entry is READY here no more."""
@@ -102,8 +102,12 @@ class Turns:
         if not key.count:
             line.clear()
         elif len(line) > 2 * key.count + SLACK:
-            key.line = [*{item for item in line if self._valid(item)}]
-            heapify(key.line)
+            self.tidy(key)
+
+    def tidy(self, key: Key) -> None:
+        """Its line without what is stale."""
+        key.line = [*{item for item in key.line if self._valid(item)}]
+        heapify(key.line)
 
     def taken(self, name: int, now: int) -> None:
         """An entry of this key, which was detached, is ACTIVE."""
@@ -111,28 +115,28 @@ class Turns:
         key.in_work += 1
         if self.rules.key_rate is not None:
             key.full = buckets.taken(self.rules.key_rate, key.full, now)
-        if self._ring and self._ring[0] is key:
-            self._ring.popleft()
+        if self.ring and self.ring[0] is key:
+            self.ring.popleft()
             key.turned = False
-        self._look(key, now)
+        self.look(key, now)
 
     def left(self, name: int, now: int) -> None:
         """An entry of this key is ACTIVE no more."""
         key = self.keys[name]
         key.in_work -= 1
-        self._look(key, now)
-        self._forget(key, now)
+        self.look(key, now)
+        self.forget(key, now)
 
     def gone(self, name: int, now: int) -> None:
         """An entry of this key, which was neither READY nor ACTIVE any more, has left the queue."""
         if name in self.keys:
-            self._forget(self.keys[name], now)
+            self.forget(self.keys[name], now)
 
     # turns
 
     def next(self, now: int) -> int:
         """The entry that goes next; -1: none may."""
-        ring = self._ring
+        ring = self.ring
         if not self.rules.fair:
             return self._lowest(now)
         while ring:
@@ -141,14 +145,14 @@ class Turns:
                 return self._first(key)[2]
             ring.popleft()
             key.turned = False
-            self._look(key, now)
-            self._forget(key, now)
+            self.look(key, now)
+            self.forget(key, now)
         return -1
 
     def several(self) -> int:
         """About how many may go now, if any may: at least what the first one of each key makes."""
         limit = self.rules.key_in_work_max
-        keys = len(self._ring if self.rules.fair else self._heap)
+        keys = len(self.ring if self.rules.fair else self._heap)
         return min(self.ready, keys * limit) if limit else self.ready
 
     def may(self, key: Key, now: int) -> bool:
@@ -159,14 +163,14 @@ class Turns:
                     or (rules.key_rate is not None
                         and buckets.tokens(rules.key_rate, key.full, now) <= 0))
 
-    def _look(self, key: Key, now: int) -> None:
+    def look(self, key: Key, now: int) -> None:
         """Into the turn, if it may go; if a token is what it waits for, until that comes."""
         if not key.count or key.turned:
             return
         if self.may(key, now):
             if self.rules.fair:
                 key.turned = True
-                self._ring.append(key)
+                self.ring.append(key)
             elif key.at != (place := self._first(key)[:2]):
                 key.at = place
                 heappush(self._heap, (*place, key))
@@ -190,7 +194,7 @@ class Turns:
             heappop(heap)
             if ours:
                 key.at = None
-                self._look(key, now)
+                self.look(key, now)
         return -1
 
     def _first(self, key: Key) -> Item:
@@ -214,8 +218,8 @@ class Turns:
             time, key = heappop(self.due)
             if key.wakes == time:
                 key.wakes, woken = NEVER, True
-                self._look(key, now)
-                self._forget(key, now)
+                self.look(key, now)
+                self.forget(key, now)
         return woken
 
     def _wake_at(self, key: Key, time: int) -> None:
@@ -232,7 +236,7 @@ class Turns:
         for name in changed & self.keys.keys():
             key = self.keys[name]
             key.paused = name in names
-            self._look(key, now)
+            self.look(key, now)
 
     def change(self, rules: LimitRules, now: int) -> None:
         """Other numbers, with the same keys and the same order."""
@@ -242,8 +246,8 @@ class Turns:
         for key in list(self.keys.values()):
             if rules.key_rate is not None:
                 key.full = buckets.fitted(rules.key_rate, key.full, now)
-            self._look(key, now)
-            self._forget(key, now)
+            self.look(key, now)
+            self.forget(key, now)
 
     def close(self) -> None:
         """The queue has keys no more."""
@@ -254,7 +258,7 @@ class Turns:
         self.ready += change
         self._t.counters[_KEYED] += change
 
-    def _forget(self, key: Key, now: int) -> None:
+    def forget(self, key: Key, now: int) -> None:
         """A key that has nothing is remembered for its bucket alone."""
         if key.count or key.in_work or self.keys.get(key.name) is not key:
             return
@@ -274,5 +278,7 @@ class Turns:
         del self.keys[key.name]
         self._t.counters[_KEYS] -= 1
         key.at, key.wakes = None, NEVER
-        if len(self._ring) > 2 * len(self.keys) + SLACK:  # of readers that choose by ids
-            self._ring = deque(each for each in self._ring if self.keys.get(each.name) is each)
+        if len(self.ring) > 2 * len(self.keys) + SLACK:  # of readers that choose by ids
+            standing = [each for each in self.ring if self.keys.get(each.name) is each]
+            self.ring.clear()  # omq.fast.keys has it in hand
+            self.ring.extend(standing)
