@@ -1,4 +1,4 @@
-"""omq cancel: take messages that wait off their queues, by their ids.
+"""omq cancel: remove waiting messages from their queues, by id.
 
     omq cancel ID ...          each of them, in this order; the first that cannot ends it
     omq cancel --state ID ...  only say where they are, and in which state
@@ -46,11 +46,11 @@ def _said(place: MessageState) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = tool_parser(NAME, "Take messages that wait off their queues, by their ids.", """
+    found = tool_parser(NAME, "Remove waiting messages from their queues, by id.", """
         omq cancel 4f4d51314c0f...0000000000000012
         omq cancel --state order-4711
         """)
-    found.add_argument("id", nargs="+", metavar="ID", help="of a message, as omsend said it")
+    found.add_argument("id", nargs="+", metavar="ID", help="message id, as printed by omsend")
     found.add_argument("--state", action="store_true",
-                       help="only say on which queues it is, and in which state")
+                       help="only show on which queues it is, and in which state")
     return found
