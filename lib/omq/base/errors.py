@@ -243,6 +243,13 @@ class LeaseLost(OmqError):
     exit_code = Exit.NO
 
 
+class MessageCancelled(LeaseLost):
+    """message {qpool_id} was cancelled, or taken away by an operator, while it was in work: end the work on it"""
+
+    status = 350
+    exit_code = Exit.NO
+
+
 class NoMessage(OmqError):
     """no such message on queue {queue}"""
 

@@ -219,12 +219,14 @@ CHANNEL_WAITS = _event(1612, "A batch cannot be put now; its channel waits")
 CHANNEL_RESET = _event(1625, "The number of a channel's last batch was set by an operator")
 CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may already have")
 
-# 1560-1564: omq worker
+# 1560-1565: omq worker
 WORKER_STARTED = _event(1560, "A worker started")
 WORKER_STOPPED = _event(1561, "A worker stopped")
 TASK_DONE = _event(1562, "A task is done")
 TASK_FAILED = _event(1563, "A task failed")
 TASK_STOPPED = _event(1564, "A task did not finish in time at a stop; its message goes back")
+TASK_CANCELLED = _event(
+    1565, "A task's message was cancelled while it was processed; its function has ended")
 
 # 1570-1572: alarms
 ALARM_RAISED = _event(1570, "Alarm raised")

@@ -45,7 +45,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "ship": ("operate.ship", "ship the journal to an object store; how far that is"),
     "health": ("watch.health", "tell what is wrong, by alarms.conf; --watch raises alarms"),
     "units": ("operate.units", "show the units of work in doubt; commit or back them out"),
-    "cancel": ("operate.cancel", "remove waiting messages from their queues, by id"),
+    "cancel": ("operate.cancel", "remove messages from their queues, by id"),
     "init": ("setup.omq_init", "make a project: a queue, a function, a test, a unit"),
     "schedule": ("operate.schedule", "messages at planned times: define, list, pause, run, delete"),
     "worker": ("queue.worker", "call a function for each message of a queue"),

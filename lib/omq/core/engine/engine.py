@@ -174,6 +174,7 @@ class Engine:
     def forget_reader(self, entry: int) -> None:
         """An operator takes a message out of its reader's hands."""
         self.limbo.pop(entry, None)
+        self.by_id.take(entry)
         if (holder := self.parties.get(self.core.t.e_reader[entry] - 1)) is not None:
             holder.active -= 1
 

@@ -90,7 +90,7 @@ class ControlPlane:
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
         self._operations |= {"units": UnitsPlane(self._engine, self._sessions).units,
-                             "state": server.cancelling.state,
+                             **server.cancelling.operations,
                              "failure": Failing(self._engine, self._sessions).failure}
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
                                        settings.operator_undo_s)

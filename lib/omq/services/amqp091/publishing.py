@@ -59,6 +59,7 @@ class Publishing:
         self._header: Any = None
         self._parts = bytearray()
         self._waiting: deque[Published] = deque()
+        self._put_tags: list[int] = []  # put, and not confirmed yet
         self._bytes = 0
         self._room = self._host.room(channel.session.user_name)
         self._task: asyncio.Task[None] | None = None
@@ -177,6 +178,7 @@ class Publishing:
             self._bytes -= each.size
             self._room.release(each.size)
             self._answer(each, fate)
+        self._confirm_put()
         self._session.look()
         if told and told[-1].fate is Fate.LATER:
             self._host.full(self._session, first.key, told[-1].error)
@@ -191,8 +193,10 @@ class Publishing:
         if told in NOWHERE:
             self.returned(each)
         if told.fate is Fate.PUT or told in NOWHERE:
-            self._confirm(each, commands.Basic.Ack(each.tag))
+            if each.tag:
+                self._put_tags.append(each.tag)
             return
+        self._confirm_put()
         self._session.told_refused(str(told.error))
         if self._over:
             return
@@ -200,7 +204,8 @@ class Publishing:
         if code == ACCESS_REFUSED or (each.exchange and code == NOT_FOUND):
             channel.refuse(Refused(code, str(told.error)), commands.Basic.Publish)
         else:
-            self._confirm(each, commands.Basic.Nack(each.tag))
+            if each.tag:
+                channel.send(commands.Basic.Nack(each.tag))
 
     def returned(self, each: Published) -> None:
         """No queue is there for it: back to its client, if that wants it back. Else who publishes
@@ -213,9 +218,12 @@ class Publishing:
                 commands.Basic.Return(NO_ROUTE, "NO_ROUTE", each.exchange, each.key),
                 translation.head_of(each.properties, len(each.message.body)), each.message.body)
 
-    def _confirm(self, each: Published, what: Any) -> None:
-        if each.tag and not self._over:
-            self._channel.send(what)
+    def _confirm_put(self) -> None:
+        """Messages are answered in the order in which they came, so one confirm is for all before
+        it."""
+        tags, self._put_tags = self._put_tags, []
+        if tags and not self._over:
+            self._channel.send(commands.Basic.Ack(tags[-1], multiple=len(tags) > 1))
 
     def _give_up(self, told: Told) -> None:
         self._session.told_refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")
