@@ -20,7 +20,7 @@ from omq.cli import launch
 from omq.storage.instance_file import Role
 from omq.storage.spool import open_spool
 from tests.process import instance as world
-from tests.process.instance import MANAGER, WRITER
+from tests.process.instance import MANAGER, QUEUES, WRITER
 from tests.process.processes import WAIT_S, start_program
 from tests.process.test_standby import OMQ, Pair, client
 from tests.waiting import until
@@ -124,8 +124,14 @@ def test_an_old_primary_follows_in_place_and_takes_over_again(pair: Pair, tmp_pa
     assert sorted(each["state"] for each in named) == ["again", "lost", "lost"] and last["complete"]
     assert launch.run("omqrecover", ["extract", str(kept), "--to", str(tmp_path / "out"),
                                      "--where", f"lsn>{since}"]) == 0
-    texts = [each.read_bytes() for each in (tmp_path / "out").rglob("*") if each.is_file()]
-    assert any(b"lost one" in each for each in texts), "bodies can be read"
+    wanted = next(each for each in named if each["queue"] == "A" and each["state"] == "lost")
+    body = tmp_path / "out" / f"{wanted['qpool']}.body"
+    assert body.read_bytes() == b"lost one"
+    pair.primary.queues(QUEUES.replace("[A]", "[A]\ndedupe_s = 600"))
+    with served(pair, pair.root):
+        for _ in range(2):  # the one before was killed, or so it seems
+            assert launch.run("omsend", ["--unique-key", wanted["id"], "--spool", str(pair.root),
+                                         "--conf", str(pair.primary.conf), "A", str(body)]) == 0
     again = at(pair, old, "rejoin", "--member", "a", "--", *to(pair, pair.root))
     assert again.returncode == Exit.USAGE and "is a standby already" in again.stderr
     with served(pair, pair.root) as c:
@@ -145,7 +151,7 @@ def test_an_old_primary_follows_in_place_and_takes_over_again(pair: Pair, tmp_pa
     assert done.returncode == 0, done.stderr
     assert open_spool(old).instance.term == 2
     with served(pair, old) as c:
-        assert bodies(c, "A") == [b"kept", b"of the new one"]
+        assert bodies(c, "A") == [b"kept", b"of the new one", b"lost one"], "put again, once"
         assert bodies(c, "B") == [b"finished there"] and bodies(c, "C") == [b"second life"]
 
 

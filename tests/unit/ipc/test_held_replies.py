@@ -34,9 +34,7 @@ class World:
     lines: list[socket.socket] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.writer = SimpleNamespace(durable_lsn=10)
-        self.engine = SimpleNamespace(mono_ns=S, core=SimpleNamespace(block=SimpleNamespace(
-            writer=self.writer)))
+        self.engine = SimpleNamespace(mono_ns=S, durable_lsn=10)
         patience = None if self.patience_s is None else self.patience_s * S
         self.held = HeldReplies(cast(Engine, self.engine), self.wanted, patience, self.changed)
         self.clients = 0
@@ -61,7 +59,7 @@ class World:
         """A commit up to there, and whose replies it has."""
         self.engine.mono_ns += ms * 1_000_000
         self.held.look()
-        self.writer.durable_lsn = lsn
+        self.engine.durable_lsn = lsn
         self.held.add(list(sessions))
 
     def heard(self, session: Session, member: str, synced: int) -> None:
@@ -115,17 +113,17 @@ def test_so_many_as_are_wanted_and_each_disk_once(made: Any) -> None:
     w.group(20, a)
     w.heard(one, "b", 20)
     w.heard(again, "b", 20)  # the same standby over a new connection
-    assert w.told == [] and w.held.protection is Protection.WAITING
+    assert w.told == [] and w.held.protection.name == "WAITING"
     w.heard(two, "c", 19)
-    assert w.told == [] and w.held.protection is Protection.SYNCED
+    assert w.told == [] and w.held.protection.name == "SYNCED"
     w.heard(two, "c", 20)
     assert w.told == ["a"]
     w.held.lost(one)
-    assert w.held.protection is Protection.SYNCED, "that connection had ended before"
+    assert w.held.protection.name == "SYNCED", "that connection had ended before"
     w.held.lost(again)
     w.group(30, a)
     w.heard(two, "c", 30)
-    assert w.told == ["a"] and w.held.protection is Protection.WAITING
+    assert w.told == ["a"] and w.held.protection.name == "WAITING"
 
 
 def test_a_put_whose_client_waits_for_more_is_not_told_either(made: Any) -> None:
@@ -175,9 +173,9 @@ def test_it_goes_on_alone_after_a_time_and_not_before_it_is_noted(made: Any) -> 
     w.group(30, a)
     assert w.told == ["a", "a"]
     w.heard(standby, "b", 10)
-    assert w.held.protection is Protection.ALONE, "it lacks what it was told of"
+    assert w.held.protection.name == "ALONE", "it lacks what it was told of"
     w.heard(standby, "b", 30)
-    assert w.held.protection is Protection.SYNCED
+    assert w.held.protection.name == "SYNCED"
     w.group(40, a)
     assert w.told == ["a", "a"] and w.changes[2:] == [("synced", ["b"])]
 
@@ -189,7 +187,7 @@ def test_nobody_there_from_the_start_is_the_same(made: Any) -> None:
     assert w.changes == [("alone", [])]
     standby = w.session("standby")
     w.heard(standby, "b", 0)
-    assert w.held.protection is Protection.ALONE, "a standby that has nothing yet"
+    assert w.held.protection.name == "ALONE", "a standby that has nothing yet"
 
 
 def test_senders_are_told_what_is_new_once_for_each_word(made: Any) -> None:
@@ -235,4 +233,4 @@ def test_nonsense_counts_for_nothing(made: Any, question: dict[str, Any]) -> Non
         w.held.heard(w.session("x"), question)
     with pytest.raises(BadRequest, match="the spool's own user"):
         w.held.heard(w.session("x", trusted=False), {"member": "b", "synced": 1})
-    assert w.held.protection is Protection.WAITING
+    assert w.held.protection.name == "WAITING"

@@ -104,6 +104,11 @@ class Engine:
     def last_lsn(self) -> int:
         return self.core.block.first_lsn - 1
 
+    @property
+    def durable_lsn(self) -> int:
+        """The last one that is on the disk."""
+        return self.core.block.writer.durable_lsn
+
     def release(self) -> None:
         self.index.release()
         self.core.t.release()

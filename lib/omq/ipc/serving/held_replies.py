@@ -123,7 +123,7 @@ class HeldReplies:
     @property
     def _durable(self) -> int:
         """What a reply of this group may rest on; what is not synced here nobody was promised."""
-        return self._engine.core.block.writer.durable_lsn
+        return self._engine.durable_lsn
 
     @property
     def _synced(self) -> int:
