@@ -32,7 +32,7 @@ SECTIONS: Final = {
     ("README.md", "The two commands"): "make run",
     (f"{DOCS}/PERFORMANCE.md", ""): "make bench-peers",
     (f"{DOCS}/PERFORMANCE.md", "How it is measured"): "make bench-peers",
-    (f"{DOCS}/PERFORMANCE.md", "Beside the peers"): "make bench-peers",
+    (f"{DOCS}/PERFORMANCE.md", "Compared with the peers"): "make bench-peers",
     (f"{DOCS}/PERFORMANCE.md", "The aims"): "make bench-aims",
     (f"{DOCS}/PERFORMANCE.md", "What a figure means"): "make bench-aims",
     (f"{DOCS}/PERFORMANCE.md", "Why an aim is not reached"): "make bench-aims",

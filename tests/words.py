@@ -43,15 +43,15 @@ class Pattern:
 
 
 PATTERNS: Final = (
-    Pattern(r"\bbeside\b", "next to, compared with, besides", 75),
+    Pattern(r"\bbeside\b", "next to, compared with, besides", 0),
     Pattern(r"\bmended\b", "fixed", 0),
-    Pattern(r"\b(?:is|are) told\b", "reports, raises, is logged; gets", 25),
-    Pattern(r"\bcomes? again\b", "is redelivered, returns", 9),
-    Pattern(r"\bstands? (?:in|there|on|before|with|for itself)\b", "is recorded, is listed, is", 3),
-    Pattern(r"\bbehind (?:it|this|that|them|a|the)\b(?! (?:proxy|schedule))", "after", 95),
+    Pattern(r"\b(?:is|are) told\b", "reports, raises, is logged; gets", 0),
+    Pattern(r"\bcomes? again\b", "is redelivered, returns", 0),
+    Pattern(r"\bstands? (?:in|there|on|before|with|for itself)\b", "is recorded, is listed, is", 0),
+    Pattern(r"\bbehind (?:it|this|that|them|a|the)\b(?! (?:proxy|schedule))", "after", 1),
     Pattern(r"\b(?:a moment|time) gone by\b", "in the past", 0),
-    Pattern(r"(?<!there )(?<!nothing )\bis no (?!longer\b|more\b)[a-z]+\b", "is not a", 8),
-    Pattern(r"\bwhat (?:it|one) has in work\b|\bin work\b", "is processing", 8),
+    Pattern(r"(?<!there )(?<!nothing )\bis no (?!longer\b|more\b)[a-z]+\b", "is not a", 0),
+    Pattern(r"\bwhat (?:it|one) has in work\b|\bin work\b", "is processing", 0),
     Pattern(r"\bhas it that\b|\bgets? for nobody\b", "say who does what", 0),
 )
 

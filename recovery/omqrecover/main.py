@@ -228,7 +228,8 @@ def _parser() -> argparse.ArgumentParser:
     media.add_argument("spool", type=Path, metavar="SPOOL")
     media.add_argument("--from-archive", type=Path, metavar="DIR", required=True)
     point = media.add_mutually_exclusive_group()
-    point.add_argument("--until-lsn", type=int, metavar="N", help="the group commit at or before")
+    point.add_argument("--until-lsn", type=int, metavar="N", help="up to the last group commit at "
+                                                                  "or before this LSN")
     point.add_argument("--until-time", type=_time, metavar="T",
                        help="the same by time, like 2026-11-21T08:00")
     _accepting(media, _rebuild)

@@ -40,11 +40,11 @@ def add_parser(commands: Commands, time_ns: Callable[[str], int], progress: Call
     back.add_argument("--from", required=True, metavar="URL", dest="source",
                       help="s3://, gs://, az:// or file:///, as of omq ship")
     back.add_argument("--at", type=point, metavar="TIME|LSN",
-                      help="the group commit at or before, like 2026-11-21T08:00 or 81234; else "
-                      "all that is there")
+                      help="up to the last group commit at or before this point, like "
+                      "2026-11-21T08:00 or 81234; else everything that is there")
     back.add_argument("--take-place", action="store_true",
-                      help="it becomes the primary of the next term: what it was made from must "
-                      "never serve again; else it is a copy to look at")
+                      help="make it the primary of the next term; what it was made from must "
+                           "never serve again. Without this it is a copy to look at")
     back.set_defaults(run=partial(_restore, progress=progress))
 
 

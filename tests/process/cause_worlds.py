@@ -145,7 +145,7 @@ def selector(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Sai
             connection.put("A", b"x", properties={"colour": colour})
     reader = _reader(made, stack, where="colour = 'black'")
     assert reader.next(timeout_s=0) == []  # type: ignore[attr-defined]
-    return Said("selector", "chooses none of the 4 ready messages: colour = 'black'",
+    return Said("selector", "matches none of the 4 ready messages: colour = 'black'",
                 "omqdump -e 'l A'")
 
 
@@ -190,7 +190,7 @@ def lease(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
     assert len(reader.next(1, timeout_s=WAIT_S)) == 1  # type: ignore[attr-defined]
     made.kill()
     made.start()
-    return Said("lease", "1 message is leased to a reader that is not here", "omqwhy ")
+    return Said("lease", "1 message is leased to a reader that is gone", "omqwhy ")
 
 
 def authority(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:

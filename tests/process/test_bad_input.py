@@ -186,7 +186,7 @@ SPOOLS: list[tuple[Callable[[Path], None], Exit, str]] = [
     (_foreign, Exit.NO_PERMISSION, str(NOBODY)), (_newer, Exit.CONFIG, "version 3"),
     (_garbled, Exit.DATA, "instance.json"),
     (_newer_pool, Exit.CONFIG,
-     f"version {poolctrl.VERSION + 1}, this omq reads up to {poolctrl.VERSION}"),
+     f"version {poolctrl.VERSION + 1}, but this omq reads versions up to {poolctrl.VERSION}"),
 ]
 
 

@@ -109,7 +109,7 @@ def test_elsewhere_the_pure_parts_work_and_the_rest_says_so(platform: str) -> No
                "assert rule('X', 'every 15 min', 'UTC', 0).after(0) == 900 * 10**9\n"
                "try: omq.connect\n"
                "except omq.OmqError as error: print(error)")
-    assert done.stdout.startswith(f"omq.connect needs Linux and this is {platform}; "), done
+    assert done.stdout.startswith(f"omq.connect needs Linux, but this is {platform}; "), done
     assert done.stdout.count("\n") == 1
     done = run("import omq.cli.launch")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1) and platform in done.stderr

@@ -117,7 +117,7 @@ def test_where_counts_plans_and_applies(live: Instance, tmp_path: Path) -> None:
 def test_more_than_a_few_must_be_confirmed(live: Instance) -> None:
     live.put("A", *(b"y" for _ in range(12)))
     said = live.run("omqdump", "-e", "D A 1 all")
-    assert said.code == 64 and "nobody said yes" in said.err
+    assert said.code == 64 and "was not confirmed" in said.err
     said = live.run("omqdump", stdin="D\nA\n1\nall\nn\n")
     assert said.code == 64 and len(live.on("A")) == 12
     live.dump(stdin="D\nA\n1\nall\ny\n")

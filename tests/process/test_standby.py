@@ -291,7 +291,7 @@ def test_a_stream_that_is_harmed_is_given_up_and_nothing_of_it_is_taken(pair: Pa
             [*OMQ, "standby", "follow", "--spool", str(pair.root), "--conf",
              str(pair.primary.conf), "--", *harmed(pair, how)], stderr=log)
     pair.children.append(child)
-    until(lambda: "is given up" in pair.log.read_text(), pair.log.read_text)
+    until(lambda: "was abandoned" in pair.log.read_text(), pair.log.read_text)
     child.send_signal(signal.SIGTERM)
     assert child.wait(WAIT_S) == 0
     assert open_spool(pair.root).instance.term == 0, "a term is believed with its piece alone"

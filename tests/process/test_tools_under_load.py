@@ -115,7 +115,7 @@ def test_changes_from_a_terminal(live: Instance, monkeypatch: pytest.MonkeyPatch
         terminal.type("all\n")
         terminal.until("move to B: 11 messages. Are you sure (y/n) ? ")
         terminal.type("n\n")
-        assert "nobody said yes" in terminal.until("Option?")
+        assert "was not confirmed" in terminal.until("Option?")
         terminal.type("M A B 2 all\n")
         terminal.until("(y/n) ? ")
         terminal.type("y\n")

@@ -310,7 +310,7 @@ def test_looking_tools_say_that_they_need_the_group(trusting: TrustInstance, too
 
     trusting.as_user(MEMBER, look)
     said = trusting.members.read_text()
-    assert "may not be used by" in said and "Traceback" not in said, said
+    assert "may not use" in said and "Traceback" not in said, said
 
 
 def test_an_older_spool_is_closed_at_the_start(trusting: TrustInstance) -> None:

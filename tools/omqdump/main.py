@@ -76,8 +76,10 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     found.add_argument("--apply", metavar="PLAN", help="carry out a plan that --dry-run wrote")
     found.add_argument("--undo", metavar="ID", help="take back the delete of a message, or 'all'")
-    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
-    found.add_argument("--yes", action="store_true", help="do not ask before many are changed")
+    found.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the "
+                                                                    "journal")
+    found.add_argument("--yes", action="store_true", help="do not ask before changing many "
+                                                          "messages")
     found.add_argument("--source", choices=[source.value for source in Source], default="auto",
                        help="where to look: the manager's segment, the files (default: auto)")
     found.add_argument("--segment", metavar="SHMID", type=int,

@@ -23,7 +23,7 @@ TIME_OUT: Final = "TIME_OUT"
 
 
 def get_next(desk: Desk) -> None:
-    """g: open the next message of the walk; TIME_OUT behind the last one, then from the start."""
+    """g: open the next message of the walk; TIME_OUT after the last one, then from the start."""
     queue = desk.queue()
     with desk.sources.index() as view:
         raw = next(desk.handles.ahead(view, queue), None)
@@ -36,7 +36,7 @@ def get_next(desk: Desk) -> None:
 
 
 def get_nth(desk: Desk) -> None:
-    """G: open the message behind the first n of the queue; the walk goes on from there."""
+    """G: open the message after the first n of the queue; the walk goes on from there."""
     queue = desk.queue()
     skipped = desk.answers.number("Number of msgs to skip (0):", 0)
     with desk.sources.index() as view:
@@ -101,7 +101,7 @@ def _open(desk: Desk, view: IndexView, raw: RawEntry) -> None:
 
 
 def read(desk: Desk) -> None:
-    """r: what an opened message is; the word `body` behind the handle shows its bytes too."""
+    """r: what an opened message is; the word `body` after the handle shows its bytes too."""
     opened = desk.opened()
     with_body = desk.answers.word() == "body"
     body = message_text.body_of(desk.sources.paths, opened) if with_body else None

@@ -110,7 +110,8 @@ class UnknownQueue(OmqError):
 
 
 class QueueGone(OmqError):
-    """queue {queue} was renamed, redefined or deleted meanwhile: nothing was done, open it again"""
+    """queue {queue} was renamed, redefined or deleted in the meantime; nothing was done: open it \
+again"""
 
     status = 202
     exit_code = Exit.TEMPORARY
@@ -124,7 +125,7 @@ class BadDefinition(OmqError):
 
 
 class QueueExists(OmqError):
-    """queue {queue} exists already; 'omq queue show {queue}' tells what it is"""
+    """queue {queue} already exists; 'omq queue show {queue}' shows its definition"""
 
     status = 204
     exit_code = Exit.CANT_CREATE
@@ -145,14 +146,14 @@ class QueueNotEmpty(OmqError):
 
 
 class QueueInUse(OmqError):
-    """queue {queue} is in use, {by}: it stays as it is"""
+    """queue {queue} is in use ({by}) and was not changed"""
 
     status = 207
     exit_code = Exit.TEMPORARY
 
 
 class TooManyQueues(OmqError):
-    """there is no place for another queue: {limit} {what} are the most; delete some first"""
+    """too many queues: the limit is {limit} {what}; delete some first"""
 
     status = 208
     exit_code = Exit.CANT_CREATE
@@ -166,14 +167,14 @@ class WrongKind(OmqError):
 
 
 class NoTruncate(OmqError):
-    """queue {queue} is not truncated: {condition} ({detail})"""
+    """queue {queue} was not truncated: {condition} ({detail})"""
 
     status = 210
     exit_code = Exit.TEMPORARY
 
 
 class UnknownPeer(OmqError):
-    """nothing is known of the mail peer or channel {peer}; 'omq peers' lists them"""
+    """unknown mail peer or channel: {peer}; 'omq peers' lists the known ones"""
 
     status = 230
     exit_code = Exit.NO_INPUT
@@ -208,14 +209,14 @@ class GetInhibited(OmqError):
 
 
 class QueueFull(OmqError):
-    """queue {queue} holds its maximum of {limit} messages; try later or raise max_depth"""
+    """queue {queue} holds its maximum of {limit} messages; try again later or raise max_depth"""
 
     status = 10
     exit_code = Exit.TEMPORARY
 
 
 class MessageTooLong(OmqError):
-    """the message has {size} bytes, queue {queue} takes {limit} (max_length)"""
+    """the message has {size} bytes, but queue {queue} takes at most {limit} (max_length)"""
 
     status = 11
     exit_code = Exit.DATA
@@ -257,7 +258,7 @@ class NoMessage(OmqError):
 
 
 class NothingMeant(OmqError):
-    """no message is meant by '{action}'; --count and --dry-run show which are"""
+    """'{action}' matches no message; --count and --dry-run show which messages match"""
 
     status = 145
     exit_code = Exit.NO
@@ -278,7 +279,7 @@ class ManagerUnavailable(OmqError):
 
 
 class ManagerNotExpected(OmqError):
-    """no queue manager runs in {spool}, and none is being started again; start it with omrc"""
+    """no queue manager runs in {spool}, and none is being restarted; start it with omrc"""
 
     status = 25
     exit_code = Exit.NO_INPUT
@@ -341,7 +342,7 @@ class ConfigError(OmqError):
 
 
 class SpoolMissing(OmqError):
-    """there is no spool at {path}; 'omrc --embedded --spool DIR' makes one"""
+    """there is no spool at {path}; 'omrc --embedded --spool DIR' creates one"""
 
     status = 41
     exit_code = Exit.NO_INPUT
@@ -362,32 +363,32 @@ class SpoolLocked(OmqError):
 
 
 class SpoolTwin(OmqError):
-    """{path}: process {pid} serves another copy of it, and both would give the same message ids; \
-stop that one, and if this copy is to go on instead: {command}"""
+    """{path}: process {pid} serves another copy of it, and both would assign the same message \
+ids; stop that process, or, to go on with this copy instead: {command}"""
 
     status = 54
     exit_code = Exit.TEMPORARY
 
 
 class NotPrimary(OmqError):
-    """{path} is a {role} of its instance (member {member}), and nothing is changed there; the \
-primary: {primary}. Do it there; 'omqcheck --spool {path}' looks at this one"""
+    """{path} is a {role} of its instance (member {member}) and cannot be changed; make the change \
+on the primary: {primary}; 'omqcheck --spool {path}' looks at this one"""
 
     status = 257
     exit_code = Exit.UNAVAILABLE
 
 
 class StreamBroken(OmqError):
-    """the stream from {peer} is given up: {reason}; nothing of it was taken, and a new connection \
-goes on where this standby is"""
+    """the stream from {peer} was abandoned: {reason}; none of it was applied, and a new \
+connection resumes where this standby is"""
 
     status = 258
     exit_code = Exit.TEMPORARY
 
 
 class PrimaryAnswers(OmqError):
-    """the primary answers ({primary}): two primaries would each go on alone; stop it first, and \
-run 'omq standby demote' there"""
+    """the primary answers ({primary}), and two primaries would diverge; stop it first, and run \
+'omq standby demote' there"""
 
     status = 260
     exit_code = Exit.TEMPORARY
@@ -411,15 +412,16 @@ alone (standby_start_alone = yes)"""
 
 
 class StandbyDiverged(OmqError):
-    """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep this \
-one until you have looked at it"""
+    """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep \
+this one until you have examined it"""
 
     status = 259
     exit_code = Exit.DATA
 
 
 class NewerFormat(OmqError):
-    """{file} has format version {version}, this omq reads up to {known}; use the newer omq"""
+    """{file} has format version {version}, but this omq reads versions up to {known}; use the \
+newer omq"""
 
     status = 44
     exit_code = Exit.CONFIG
@@ -433,21 +435,24 @@ class Damaged(OmqError):
 
 
 class DiskError(OmqError):
-    """{operation} on {file} failed: {reason}; the daemon stops, nothing unsynced was acknowledged"""
+    """{operation} on {file} failed: {reason}; the daemon stops, and nothing unsynced was \
+acknowledged"""
 
     status = 46
     exit_code = Exit.IO
 
 
 class ContainerUnknown(OmqError):
-    """no container {ref!r} of {size} bytes was made for this client: {reason}; put the message again"""
+    """no container {ref!r} of {size} bytes was created for this client: {reason}; put the message \
+again"""
 
     status = 156
     exit_code = Exit.DATA
 
 
 class TooManyContainers(OmqError):
-    """uid {uid} has sent {count} large bodies that no message names yet, the most is {limit}; put what was sent first"""
+    """uid {uid} has sent {count} large bodies that no message refers to yet, and the limit is \
+{limit}; put those messages first"""
 
     status = 157
     exit_code = Exit.TEMPORARY
@@ -468,7 +473,8 @@ class NeedsRepair(OmqError):
 
 
 class PortInUse(OmqError):
-    """{address} port {port} cannot be bound: {reason}; set {key} in omq.conf, another for each instance"""
+    """{address} port {port} cannot be bound: {reason}; set {key} in omq.conf, to a different port \
+for each instance"""
 
     status = 49
     exit_code = Exit.UNAVAILABLE
@@ -482,14 +488,17 @@ class ServiceUnknown(OmqError):
 
 
 class ServiceQueueMissing(OmqError):
-    """service {service} cannot run: its queue {queue} is not defined; add [{queue}] to queues.conf and have the queue manager read it (kill -HUP, systemctl reload), or: omq queue define {queue}"""
+    """service {service} cannot run: its queue {queue} is not defined; add [{queue}] to \
+queues.conf and reload the queue manager (kill -HUP, systemctl reload), or run: omq queue define \
+{queue}"""
 
     status = 256
     exit_code = Exit.NO_INPUT
 
 
 class IpcRemoved(OmqError):
-    """somebody removed the System V {what} {id} (ipcrm?); the daemon ends, the next one makes another"""
+    """the System V {what} {id} was removed (by ipcrm?); the daemon ends, and the next one creates \
+another"""
 
     status = 61
     exit_code = Exit.TEMPORARY
@@ -503,21 +512,22 @@ class InputUnreadable(OmqError):
 
 
 class CommandUnusable(OmqError):
-    """command {command} cannot be started: {reason}; the message is given back untouched"""
+    """command {command} cannot be started: {reason}; the message was released untouched"""
 
     status = 59
     exit_code = Exit.UNAVAILABLE
 
 
 class FileNotWritten(OmqError):
-    """{path} cannot be written: {reason}; name another file"""
+    """{path} cannot be written: {reason}; choose another file"""
 
     status = 60
     exit_code = Exit.CANT_CREATE
 
 
 class MessageBusy(OmqError):
-    """message {qpool_id} on queue {queue} is in the hands of {reader}; wait for it, or let an operator force it"""
+    """message {qpool_id} on queue {queue} is being processed by {reader}; wait for it, or have an \
+operator force it"""
 
     status = 80
     exit_code = Exit.TEMPORARY
@@ -545,28 +555,33 @@ class OutBusy(OmqError):
 
 
 class NoArchive(OmqError):
-    """{path} holds no archive files (NNNNNNNNNN.oma); omq-archive makes them in archive/ of a spool"""
+    """{path} contains no archive files (NNNNNNNNNN.oma); omq-archive creates them in archive/ of \
+a spool"""
 
     status = 90
     exit_code = Exit.NO_INPUT
 
 
 class MixedArchives(OmqError):
-    """{file} is of instance {uuid}, the files before it are of {expected}; keep one instance a directory"""
+    """{file} belongs to instance {uuid}, the files before it to {expected}; keep one instance per \
+directory"""
 
     status = 91
     exit_code = Exit.DATA
 
 
 class ArchivePruned(OmqError):
-    """file {number} was removed before the stream read it, the oldest is {oldest}; begin anew with an empty checkpointLocation, and keep history for its readers with 'omq-archive --hold NAME'"""
+    """file {number} was removed before the stream read it, and the oldest is {oldest}; start \
+again with an empty checkpointLocation, and keep history for its readers with 'omq-archive \
+--hold NAME'"""
 
     status = 92
     exit_code = Exit.DATA
 
 
 class OffsetUnknown(OmqError):
-    """the checkpoint of the stream says file {number}, but the newest in {path} is {newest}: it is of another spool, or the spool was restored; begin anew with an empty checkpointLocation"""
+    """the checkpoint of the stream says file {number}, but the newest in {path} is {newest}: it \
+belongs to another spool, or the spool was restored; start again with an empty checkpointLocation"""
 
     status = 290
     exit_code = Exit.DATA
@@ -580,7 +595,8 @@ class SparkMissing(OmqError):
 
 
 class SparkFailed(OmqError):
-    """the work on Spark failed: {reason}; what counted before still counts, run it again when the cause is gone"""
+    """the Spark job failed: {reason}; what was committed before still counts, run it again once \
+the cause is fixed"""
 
     status = 94
     exit_code = Exit.IO
@@ -601,7 +617,7 @@ class SetupUnfit(OmqError):
 
 
 class FileInTheWay(OmqError):
-    """nothing was changed: {path} {reason}; move it away, or say --force to replace it"""
+    """nothing was changed: {path} {reason}; move it away, or use --force to replace it"""
 
     status = 142
     exit_code = Exit.CANT_CREATE
@@ -615,21 +631,22 @@ class SystemctlFailed(OmqError):
 
 
 class SysctlTooLow(OmqError):
-    """kernel.{key} is {found}, {needed} is needed for {what}; set it in /etc/sysctl.d and run 'sysctl --system'"""
+    """kernel.{key} is {found}, but {needed} is needed for {what}; set it in /etc/sysctl.d and run \
+'sysctl --system'"""
 
     status = 144
     exit_code = Exit.CONFIG
 
 
 class PlanOutdated(OmqError):
-    """the plan is not for this spool as it is now: {reason}; make a new one: 'omqrecover plan'"""
+    """the plan does not fit this spool as it is now: {reason}; make a new one: 'omqrecover plan'"""
 
     status = 70
     exit_code = Exit.DATA
 
 
 class LossNotAccepted(OmqError):
-    """{what}; nothing was changed; say --accept-loss if you have no better copy of the spool"""
+    """{what}; nothing was changed; use --accept-loss if you have no better copy of the spool"""
 
     status = 71
     exit_code = Exit.DATA
@@ -643,7 +660,8 @@ class NotRepairable(OmqError):
 
 
 class NotConfirmed(OmqError):
-    """{count} {what} would be changed ({action}) and nobody said yes; look first, then use --yes"""
+    """{count} {what} would be changed ({action}), but this was not confirmed; look first, then \
+use --yes"""
 
     status = 120
     exit_code = Exit.USAGE
@@ -671,7 +689,8 @@ class NoSuchHandle(OmqError):
 
 
 class TooManyConnections(OmqError):
-    """uid {uid} has too many connections that have not registered: {limit} are allowed ({key} of omq.conf); try later"""
+    """uid {uid} has too many unregistered connections: the limit is {limit} ({key} of omq.conf); \
+try again later"""
 
     status = 150
     exit_code = Exit.TEMPORARY
@@ -685,28 +704,29 @@ class TooManyOfUser(OmqError):
 
 
 class ManagerShort(OmqError):
-    """the queue manager has no {what} for another client: {reason}; try later"""
+    """the queue manager has no {what} for another client: {reason}; try again later"""
 
     status = 152
     exit_code = Exit.TEMPORARY
 
 
 class TooFewDescriptors(OmqError):
-    """the limit of open files is {found}, the queue manager needs {needed} for one client; raise LimitNOFILE= or ulimit -n"""
+    """the limit of open files is {found}, but the queue manager needs {needed} for one client; \
+raise LimitNOFILE= or ulimit -n"""
 
     status = 153
     exit_code = Exit.CONFIG
 
 
 class AccessDenied(DiskError):
-    """{path} may not be used by {user} ({reason}); {advice}"""
+    """{user} may not use {path} ({reason}); {advice}"""
 
     status = 160
     exit_code = Exit.NO_PERMISSION
 
 
 class NotOperator(AccessDenied):
-    """the index of {path} may not be used by {user}; {advice}"""
+    """{user} may not use the index of {path}; {advice}"""
 
     status = 155
     exit_code = Exit.NO_PERMISSION
@@ -727,7 +747,8 @@ class ConnectionForked(OmqError):
 
 
 class ConnectionBusy(OmqError):
-    """the connection is in use by thread {holder}: one connection a thread, connect again in {thread}"""
+    """the connection is in use by thread {holder}: use one connection per thread, and connect \
+again in {thread}"""
 
     status = 176
     exit_code = Exit.USAGE
@@ -741,7 +762,7 @@ class ConnectionClosed(OmqError):
 
 
 class ReaderClosed(OmqError):
-    """the reader of queue {queue} was closed: make another, connection.reader(...)"""
+    """the reader of queue {queue} was closed: create another with connection.reader(...)"""
 
     status = 178
     exit_code = Exit.USAGE
@@ -755,7 +776,7 @@ class UnitTooLarge(OmqError):
 
 
 class UnitEnded(OmqError):
-    """the unit of work was {how}: begin another, connection.unit()"""
+    """the unit of work was {how}: begin another with connection.unit()"""
 
     status = 191
     exit_code = Exit.USAGE
@@ -776,21 +797,23 @@ class UnitOpen(OmqError):
 
 
 class UnitBackedOut(OmqError):
-    """the unit of work was backed out, for the queue manager ended before the commit: do it again"""
+    """the unit of work was backed out because the queue manager ended before the commit: do it \
+again"""
 
     status = 194
     exit_code = Exit.TEMPORARY
 
 
 class UnitsFull(OmqError):
-    """the queue manager keeps {bytes} bytes of open units of work already: try again later"""
+    """open units of work already hold {bytes} bytes in the queue manager: try again later"""
 
     status = 195
     exit_code = Exit.TEMPORARY
 
 
 class RoleMissing(OmqError):
-    """{user} may not do that in the console: it needs the role {role}; authority.conf, section [console], gives roles"""
+    """{user} may not do that in the console without the role {role}; section [console] of \
+authority.conf grants roles"""
 
     status = 196
     exit_code = Exit.NO_PERMISSION
@@ -804,7 +827,8 @@ class NotLoggedIn(OmqError):
 
 
 class DeliveryUnknown(OmqError):
-    """delivery {delivery} is not in hand here: it is settled, or its time was over and the message went back"""
+    """delivery {delivery} is not open here: it was settled, or its time ran out and the message \
+went back"""
 
     status = 198
     exit_code = Exit.NO_INPUT
@@ -818,35 +842,36 @@ class ConsoleBusy(OmqError):
 
 
 class UnitUnknown(OmqError):
-    """no unit of work {unit} is in doubt: it has ended, or never was; omqwhy and omqlog tell"""
+    """no unit of work {unit} is in doubt: it has ended, or never existed; see omqwhy and omqlog"""
 
     status = 179
     exit_code = Exit.NO
 
 
 class UnitResolved(OmqError):
-    """unit of work {unit} was {how} already"""
+    """unit of work {unit} was already {how}"""
 
     status = 180
     exit_code = Exit.NO
 
 
 class UnitNotPrepared(OmqError):
-    """the unit of work cannot be prepared: {reason}. It is open still: commit it or back it out"""
+    """the unit of work cannot be prepared: {reason}. It is still open: commit it or back it out"""
 
     status = 181
     exit_code = Exit.DATA
 
 
 class UnitNameTaken(OmqError):
-    """a unit of work named {name} is in doubt already: end that one, or give another name"""
+    """a unit of work named {name} is already in doubt: end that one, or use another name"""
 
     status = 182
     exit_code = Exit.USAGE
 
 
 class TooManyInDoubt(OmqError):
-    """{limit} units of work may be in doubt: end some (omq units), or raise units_in_doubt_max"""
+    """too many units of work are in doubt, the limit is {limit}: end some (omq units), or raise \
+units_in_doubt_max"""
 
     status = 183
     exit_code = Exit.TEMPORARY
@@ -860,56 +885,62 @@ class NoReply(OmqError):
 
 
 class MessageInGroup(OmqError):
-    """message {qpool_id} is part of a whole group: end the group, group.done() or its like"""
+    """message {qpool_id} is part of a whole group: end the group, with group.done() or a similar \
+call"""
 
     status = 221
     exit_code = Exit.USAGE
 
 
 class DuplicateKey(OmqError):
-    """queue {queue} has had a message with the id {key} already: it is not put again"""
+    """queue {queue} has already had a message with the id {key}: this one was not put"""
 
     status = 222
     exit_code = Exit.NO
 
 
 class DuplicateAbsorbed(DuplicateKey):
-    """queue {queue} has had a message with the id {key}: a large one is absorbed by itself alone"""
+    """queue {queue} has already had a message with the id {key}: a large duplicate is absorbed \
+only if it is put on its own"""
 
     status = 225
     exit_code = Exit.NO
 
 
 class KeysFull(OmqError):
-    """queue {queue} remembers {limit} ids of messages, as many as it may: try again later, or raise its dedupe_keys_max"""
+    """queue {queue} remembers {limit} message ids, its maximum: try again later, or raise its \
+dedupe_keys_max"""
 
     status = 223
     exit_code = Exit.TEMPORARY
 
 
 class NoDeduplication(OmqError):
-    """queue {queue} remembers no ids, so a unique_key means nothing there: give it a dedupe_s"""
+    """queue {queue} remembers no message ids, so unique_key has no effect there: give it a \
+dedupe_s"""
 
     status = 224
     exit_code = Exit.DATA
 
 
 class LookBehind(OmqError):
-    """the reader does not know yet, or no more, what came to its queue: it looks at all of it"""
+    """the reader does not know (yet, or any more) what arrived on its queue: it looks at the \
+whole queue"""
 
     status = 220
     exit_code = Exit.TEMPORARY
 
 
 class BadEnvelope(OmqError):
-    """a message of queue {queue} is no task, it begins with {start}: look at it on {aside}"""
+    """a message on queue {queue} is not a task, it begins with {start}: look at it on {aside}"""
 
     status = 236
     exit_code = Exit.DATA
 
 
 class TaskUnknown(OmqError):
-    """nothing can be run for each message: {name}: {reason}; say MODULE:FUNCTION, which is looked for in {path} first"""
+    """no function to call for each message: {name}: {reason}; give MODULE:FUNCTION, {path} is \
+searched first"""
 
     status = 237
     exit_code = Exit.CONFIG
@@ -923,21 +954,22 @@ class NotRemote(OmqError):
 
 
 class RemoteLost(OmqError):
-    """the connection to {url} has ended: {reason}. What was put and not answered may be there; connect again"""
+    """the connection to {url} ended: {reason}. Messages whose put was not answered may have \
+arrived; connect again"""
 
     status = 254
     exit_code = Exit.TEMPORARY
 
 
 class RemoteRefused(OmqError):
-    """{queue}: the server refused it: {condition}: {reason}"""
+    """{queue}: refused by the server: {condition}: {reason}"""
 
     status = 255
     exit_code = Exit.NO
 
 
 class ChannelUnknown(OmqError):
-    """there is no channel {channel}: 'omq channel list' tells which there are"""
+    """there is no channel {channel}: 'omq channel list' lists them"""
 
     status = 240
     exit_code = Exit.NO_INPUT
@@ -965,28 +997,30 @@ class ChannelRefused(OmqError):
 
 
 class ChannelInDoubt(OmqError):
-    """channel {channel}: batches {batches} are in doubt; 'omq channel resolve {channel}' ends them"""
+    """channel {channel}: batches {batches} are in doubt; 'omq channel resolve {channel}' resolves \
+them"""
 
     status = 244
     exit_code = Exit.TEMPORARY
 
 
 class ChannelInUse(OmqError):
-    """channel {channel} is connected, and settles by itself what is in doubt; 'omq channel stop {channel}' first"""
+    """channel {channel} is connected and resolves by itself what is in doubt; stop it first: 'omq \
+channel stop {channel}'"""
 
     status = 229
     exit_code = Exit.TEMPORARY
 
 
 class ChannelBroken(OmqError):
-    """channel {channel}: the line to {peer} is no line now: {reason}"""
+    """channel {channel}: no connection to {peer}: {reason}"""
 
     status = 245
     exit_code = Exit.TEMPORARY
 
 
 class PlaceUnavailable(OmqError):
-    """{url} cannot be used now: {reason}; it is asked again"""
+    """{url} is unavailable: {reason}; it will be tried again"""
 
     status = 300
     exit_code = Exit.TEMPORARY
@@ -1000,45 +1034,46 @@ class PlaceDamaged(OmqError):
 
 
 class ForeignPlace(OmqError):
-    """{url} belongs to another instance ({found}), this one is {uuid}; give each a place of its \
-own"""
+    """{url} belongs to another instance ({found}), but this one is {uuid}; give each instance a \
+place of its own"""
 
     status = 302
     exit_code = Exit.CONFIG
 
 
 class Superseded(OmqError):
-    """{name} at {url} is of another member, and this is the primary of term {term}: somebody else \
-ships there as this instance; only one of them may go on, and 'omq standby demote' ends this one"""
+    """{name} at {url} was written by another member, and this is the primary of term {term}: \
+somebody else ships there as this instance; only one of them may go on, and 'omq standby demote' \
+ends this one"""
 
     status = 303
     exit_code = Exit.UNAVAILABLE
 
 
 class PlaceEmpty(OmqError):
-    """{url} has nothing of this instance, which has shipped before: mount it, or name the right \
-place; 'omq ship run --anew' begins there anew"""
+    """{url} holds nothing of this instance, which has shipped before: mount it, or name the right \
+place; 'omq ship run --anew' starts over there"""
 
     status = 305
     exit_code = Exit.CONFIG
 
 
 class NothingToRestore(OmqError):
-    """{url} has nothing to make a spool of: {reason}"""
+    """{url} has nothing to restore a spool from: {reason}"""
 
     status = 304
     exit_code = Exit.DATA
 
 
 class ExtraMissing(OmqError):
-    """the package {package} is not installed, which {command} needs: pip install '{extra}'"""
+    """{command} needs the package {package}, which is not installed: pip install '{extra}'"""
 
     status = 163
     exit_code = Exit.UNAVAILABLE
 
 
 class InstanceFailed(OmqError):
-    """the test instance in {folder}: {program} {reason}; what it said is in {output}"""
+    """the test instance in {folder}: {program} {reason}; its output is in {output}"""
 
     status = 270
     exit_code = Exit.UNAVAILABLE
@@ -1052,35 +1087,35 @@ class BadSchedule(OmqError):
 
 
 class UnknownSchedule(OmqError):
-    """there is no schedule {name}; 'omq schedule list' shows them"""
+    """there is no schedule {name}; 'omq schedule list' lists them"""
 
     status = 272
     exit_code = Exit.NO_INPUT
 
 
 class DropDamaged(OmqError):
-    """the maildrop's file {file} is damaged: {reason}; it is set aside in quarantine/, look there"""
+    """the maildrop's file {file} is damaged: {reason}; it was moved to quarantine/, look there"""
 
     status = 280
     exit_code = Exit.DATA
 
 
 class MaildropFull(OmqError):
-    """{folder} takes no more mail ({key} = {limit}): see whether the queue manager runs (omstat)"""
+    """{folder} takes no more mail ({key} = {limit}): check whether the queue manager runs (omstat)"""
 
     status = 281
     exit_code = Exit.TEMPORARY
 
 
 class NotSubmitter(OmqError):
-    """user {user} may not hand in mail on this host: drop_users of omq.conf names who may"""
+    """user {user} may not submit mail on this host: drop_users of omq.conf lists who may"""
 
     status = 282
     exit_code = Exit.NO_PERMISSION
 
 
 class NobodyTakesMail(OmqError):
-    """no program takes mail now: {reason}; 'omon drop' starts one that always does"""
+    """no program accepts mail now: {reason}; 'omon drop' starts one that always does"""
 
     status = 284
     exit_code = Exit.TEMPORARY
@@ -1101,21 +1136,22 @@ class BodyRefused(BadRequest):
 
 
 class SchemaWrong(OmqError):
-    """{file} is no schema: {reason}; nothing is put on its queue until it is one"""
+    """{file} is not a valid schema: {reason}; nothing can be put on its queue until it is"""
 
     status = 274
     exit_code = Exit.CONFIG
 
 
 class BodyNotRead(OmqError):
-    """the body is no {kind}: {reason}"""
+    """the body cannot be read as {kind}: {reason}"""
 
     status = 275
     exit_code = Exit.DATA
 
 
 class PlatformUnsupported(OmqError):
-    """omq.{what} needs Linux and this is {platform}; here work omq.codec, omq.base.errors and the times of schedules, and clients of AMQP 1.0 reach an instance on another host"""
+    """omq.{what} needs Linux, but this is {platform}; omq.codec, omq.base.errors and the times of \
+schedules work here, and clients of AMQP 1.0 reach an instance on another host"""
 
     status = 276
     exit_code = Exit.UNAVAILABLE

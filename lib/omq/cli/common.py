@@ -79,14 +79,15 @@ def _has_content(paths: SpoolPaths) -> bool:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, for "
+                                                            "programs")
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
     """Add `--url`."""
     parser.add_argument("--url", metavar="URL", default="",
-                        help="of an amqp.server, amqps://USER@HOST/: not by the spool of this host;"
-                        " the password from OMQ_AMQP_PASSWORD")  # fmt: skip
+                        help="of an amqp.server, amqps://USER@HOST/, instead of a spool on this "
+                             "host; the password comes from OMQ_AMQP_PASSWORD")  # fmt: skip
 
 
 def remote(options: argparse.Namespace, name: str, timeout_s: float | None) -> Client:

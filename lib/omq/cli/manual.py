@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -116,11 +117,16 @@ def _parser_page(name: str, section: int, title: str, parser: argparse.ArgumentP
         extra(page)
     page.heading("OPTIONS")
     commands: dict[str, argparse.ArgumentParser] = {}
+    ignored = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             commands = dict(action.choices)
+        elif action.help == argparse.SUPPRESS:
+            ignored.append(_tag(action))
         else:
             page.item(_tag(action), _help(action))
+    if ignored:
+        page.item(", ".join(ignored), "Accepted for compatibility, and ignored.")
     for command, own in commands.items():
         page.heading(f"{name} {command}".upper())
         page.paragraph(own.description or "")
@@ -149,8 +155,12 @@ def _tag(action: argparse.Action) -> str:
 
 
 def _help(action: argparse.Action) -> str:
-    words = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
-    return words[:1].upper() + words[1:] + ("." if words and not words.endswith(".") else "")
+    """The help of an option, as a sentence; a first word that must stay as it is does."""
+    words = argparse.HelpFormatter("")._expand_help(action) if action.help else ""
+    first = re.match(r"[a-z]+(?=[ .,)]|$)", words)
+    if first and first[0] not in (action.choices or ()):
+        words = words[:1].upper() + words[1:]
+    return words + ("" if not words or words.endswith((".", "?")) else ".")
 
 
 def _letters(page: Page) -> None:

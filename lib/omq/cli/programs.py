@@ -61,12 +61,12 @@ PROGRAMS: Final[dict[str, Program]] = {
     "omshut": Program("omq.cli.operate.omshut:main", "stop an instance"),
     "omon": Program("omq.cli.operate.omon:main", "turn a service on"),
     "omoff": Program("omq.cli.operate.omoff:main", "turn a service off"),
-    "omsetsvc": Program("omq.cli.operate.omsetsvc:main", "show and change what a service is"),
+    "omsetsvc": Program("omq.cli.operate.omsetsvc:main", "show and change a service"),
     "omstat": Program("omq.cli.look.omstat:main", "show the state of daemons and services"),
     "omsend": Program("omq.cli.queue.omsend:main", "put messages on queues"),
     "omq-sendmail": Program(
         "omq.cli.queue.omq_sendmail:main",
-        "hand in mail as sendmail does; mailq, newaliases"),
+        "submit mail as sendmail does; mailq, newaliases"),
     "omread": Program("omq.cli.queue.omread:main", "take messages from a queue"),
     "omqdump": Program("omqtools.omqdump.main:main", "look into the queues and change them"),
     "omq-archive": Program(
@@ -85,12 +85,12 @@ PROGRAMS: Final[dict[str, Program]] = {
         "look into, repair or rebuild a spool that does not run"),
     "omqconv": Program("omq.cli.queue.omqconv:main", "convert an old-style queues directory"),
     "omtop": Program("omq.cli.look.omtop:main", "show the queues live"),
-    "omqlog": Program("omq.cli.look.omqlog:main", "tell what happened to a message"),
-    "omqwhy": Program("omq.cli.look.omqwhy:main", "tell why a message does not move"),
+    "omqlog": Program("omq.cli.look.omqlog:main", "show what happened to a message"),
+    "omqwhy": Program("omq.cli.look.omqwhy:main", "explain why a message or a queue does not move"),
     "omqshape": Program(
         "omq.cli.look.omqshape:main",
         "show how old the messages on the queues are"),
-    "omqadvise": Program("omq.cli.look.omqadvise:main", "tell how many readers a queue needs"),
+    "omqadvise": Program("omq.cli.look.omqadvise:main", "show how many readers a queue needs"),
     "omqcheck": Program(
         "omq.cli.look.omqcheck:main",
         "check that index, Message Pool and journal agree"),

@@ -169,4 +169,4 @@ def test_standard_output_that_is_full_is_one_line_and_73() -> None:
                                stderr=subprocess.PIPE, check=False, text=True)
     assert ended.returncode == 73
     assert ended.stderr == ("omstat: the output cannot be written: No space left on device; "
-                            "name another file\n")
+                            "choose another file\n")

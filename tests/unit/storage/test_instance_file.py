@@ -60,5 +60,5 @@ def test_what_is_wrong_is_named(key: str, value: object, reason: str) -> None:
 
 
 def test_a_newer_one_is_for_a_newer_omq() -> None:
-    with pytest.raises(NewerFormat, match="format version 3, this omq reads up to 2"):
+    with pytest.raises(NewerFormat, match="format version 3, but this omq reads versions up to 2"):
         decode(json.dumps(GOOD | {"format": 3}).encode(), FILE)

@@ -294,7 +294,7 @@ def test_a_mark_of_a_newer_omq_is_left_to_it(both: Both) -> None:
     data = bytearray(path.read_bytes())
     data[both.mirror.mark.generation % 2 * 4096 + 8] = 9
     path.write_bytes(data)
-    with pytest.raises(NewerFormat, match="format version 9, this omq reads up to 1"):
+    with pytest.raises(NewerFormat, match="format version 9, but this omq reads versions up to 1"):
         JournalMirror(both.info.paths, both.info.uuid)
     assert path.read_bytes() == data
 

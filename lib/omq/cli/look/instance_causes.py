@@ -77,7 +77,7 @@ def of_manager(location: Location, seen: Look | None, services: Sequence[Status]
             told += f"; its last word: {escape(status.text)}"
         if seen is None and status is not None and status.state is Word.STARTED:
             yield Cause("no_manager", f"the queue manager (process {status.pid}) runs, and its "
-                        f"index cannot be looked at{why}", ("omshowlog -l 5; omshut and omrc start "
+                        f"index cannot be read{why}", ("omshowlog -l 5; omshut and omrc start "
                                                             "it anew",), Severity.CRITICAL)
             return
         start = "omrc starts it (systemctl start omq.target where systemd runs the instance)"
@@ -93,7 +93,7 @@ def of_manager(location: Location, seen: Look | None, services: Sequence[Status]
         else:
             yield Cause("hung", f"{seen.note.partition(';')[0]}: nothing moves",
                         (f"kill -ABRT {pid} ends it with its stack and a tombstone in logs/; its "
-                         "supervisor starts the next",), Severity.CRITICAL)
+                         "supervisor starts the next one",), Severity.CRITICAL)
 
 
 def _last_words(location: Location, seen: Look | None) -> str:
@@ -139,7 +139,7 @@ def _room(location: Location, seen: Look | None) -> Iterator[Cause]:
         found = os.statvfs(root)
         if found.f_files and found.f_favail * 100 < found.f_files * INODES_PERCENT:
             yield Cause("inodes", f"{counted(found.f_favail, 'inode')} of {found.f_files:,} are "
-                        "free on the file system of the spool: files cannot be made soon",
+                        "free on the file system of the spool: soon no files can be created",
                         (_WHAT_TAKES_INODES.format(root=root),),
                         Severity.CRITICAL)
 
@@ -168,15 +168,15 @@ def _of_service(status: Status, queues: frozenset[str]) -> Iterator[Cause]:
     elif should_run(status) and status.state is not Word.STARTED:
         off = status.state in (Word.STARTING, Word.STOPPING)
         said = f": {escape(status.text)}" if status.text else ""
-        state = "not started again" if status.given_up and status.text else status.state
+        state = "not restarted" if status.given_up and status.text else status.state
         yield Cause("service_down", f"{title} is {state}{said}",
                     () if off else (f"omon {conf.name}",
-                                    f"omshowlog -s {conf.program} tells why"),
+                                    f"omshowlog -s {conf.program} shows why"),
                     Severity.NOTE if off else Severity.WARNING, service=conf.name)
     elif should_run(status) and status.auxiliaries_running < status.auxiliaries:
         yield Cause("auxiliaries_down", f"{status.auxiliaries_running} of "
                     f"{counted(status.auxiliaries, 'auxiliary reader')} of {title} run",
-                    (f"omshowlog -s {conf.program} tells why",), service=conf.name)
+                    (f"omshowlog -s {conf.program} shows why",), service=conf.name)
 
 
 def queue_missing(queue: str, service: str) -> Cause:

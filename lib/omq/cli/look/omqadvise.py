@@ -152,7 +152,7 @@ def record(each: Advice) -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     """Its options."""
-    found = tool_parser(NAME, "Tell how many readers each queue needs.", """
+    found = tool_parser(NAME, "Show how many readers each queue needs.", """
         omqadvise
         omqadvise --minutes 60 --busy 50
         omqadvise --json
@@ -161,6 +161,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--busy", type=int, default=70, metavar="PERCENT",
                        help="how busy each reader may be (70)")
     found.add_argument("--catch-up", type=int, default=15, metavar="MINUTES",
-                       help="time in which the backlog is to be gone (15)")
+                       help="time in which the backlog should be cleared (15)")
     add_json(found)
     return found

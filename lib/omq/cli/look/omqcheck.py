@@ -208,8 +208,9 @@ def parser() -> argparse.ArgumentParser:
         omqcheck --all --bodies
         omqcheck --json
         """)
-    found.add_argument("--all", action="store_true", help="tell every problem, not the first one")
-    found.add_argument("--bodies", action="store_true", help="read every message against its CRC")
+    found.add_argument("--all", action="store_true", help="report every problem, not only the "
+                                                          "first")
+    found.add_argument("--bodies", action="store_true", help="read every message and check its CRC")
     found.add_argument("--segment", metavar="SHMID", type=int,
                        help="the id of a left-over segment (ipcs -m), when run/ is lost")
     add_json(found)

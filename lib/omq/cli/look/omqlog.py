@@ -221,7 +221,7 @@ def record(each: Happening) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """Its options."""
     found = tool_parser(
-        NAME, "Tell what happened to a message, from the journal and its archive.",
+        NAME, "Show what happened to a message, from the journal and its archive.",
         """
         omqlog --message 956
         omqlog --message 4f4d5131dd4488a1bb9040d5a2e96c790000000000000003bc --json
@@ -229,8 +229,8 @@ def parser() -> argparse.ArgumentParser:
         omqlog --operator
         """)
     found.add_argument("--message", metavar="ID", help="a QPoolId or a message id")
-    found.add_argument("--mail", metavar="ID", help="a mail: all messages made of it, reports, "
-                       "recipients; the id of its 250 reply")
+    found.add_argument("--mail", metavar="ID", help="a mail, by the id of its 250 reply: all "
+                                                    "messages made from it, recipients, reports")
     found.add_argument("--operator", action="store_true", help="all commands of operators")
     add_json(found)
     return found

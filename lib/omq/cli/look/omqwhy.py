@@ -305,7 +305,7 @@ def record(answer: Answer) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """Its options."""
     found = tool_parser(
-        NAME, "Tell why a message does not move, or nothing on a queue, and what to do.",
+        NAME, "Explain why a message or a queue does not move, who holds it, and what to do.",
         """
         omqwhy 956
         omqwhy LOCAL

@@ -243,7 +243,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-s", dest="service", metavar="SERVICE", help="only this service")
     found.add_argument("-e", dest="event", type=int, metavar="NUMBER",
                        help="only the event with this number (omq-events(7))")
-    found.add_argument("-f", dest="follow", action="store_true", help="go on with what comes")
+    found.add_argument("-f", dest="follow", action="store_true", help="keep printing new events "
+                                                                      "as they come")
     where = found.add_mutually_exclusive_group()
     where.add_argument("--journal", action="store_true", help="read the system's journal")
     where.add_argument("--file", action="store_true", help="read logs/events.log.1 and events.log")

@@ -143,9 +143,10 @@ def advice(status: Status) -> str:
                 f"'kill -CONT {status.pid}' lets it go on")
     if status.state is Word.HUNG:
         return (f"{status.conf.title} (process {status.pid}) runs but does not move: "
-                f"'kill -ABRT {status.pid}' ends it with a trace, its supervisor starts the next")
+                f"'kill -ABRT {status.pid}' ends it with a trace, its supervisor starts the next "
+                "one")
     if status.given_up and status.text:
-        return f"{status.conf.title} is not started again: {status.text}"
+        return f"{status.conf.title} is not restarted: {status.text}"
     return ""
 
 

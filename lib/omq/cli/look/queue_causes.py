@@ -107,16 +107,16 @@ def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[Reader
     yield from _rules(row)
     if row.name == POISON_NAME:
         if row.messages:
-            yield Cause("poison", f"{counted(row.messages, 'message')} failed too often; they stay "
-                        "until somebody looks",
+            yield Cause("poison", f"{counted(row.messages, 'message')} failed too often; they "
+                                  "stay until an operator acts",
                         ("omqwhy ID has the evidence; omrequeue sends them back",), queue=row.name)
         return
     if row.messages and not row.ready and not row.active:
         yield from _none_ready(seen, row, gateways, now_ns)
     if row.prepared and row.name != IDEL_NAME:
         yield Cause("in_doubt", f"{counted(row.prepared, 'message')} belong"
-                    f"{'s' if row.prepared == 1 else ''} to units of work in doubt: nobody gets "
-                    "them before those end",
+                    f"{'s' if row.prepared == 1 else ''} to units of work in doubt: they are not "
+                    "handed out until those end",
                     ("omq units lists them; --commit UNIT or --backout UNIT",), queue=row.name)
     yield from _leased(location, seen, row)
     if row.flags & QueueFlag.SUSPENDED or not (row.ready or row.active or not row.messages):
@@ -131,8 +131,8 @@ def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[Reader
         work = "is in work" if row.active == 1 else "are in work"
         yield Cause("limit", "its limits of work let none of "
                     f"{counted(row.ready, 'ready message')} go: {row.active} {work}; more "
-                    "readers do not help", (f"omq queue show {row.name} says which limit, and "
-                    "what its keys wait for",), Severity.NOTE, row.name)
+                    "readers do not help", (f"omq queue show {row.name} shows which limit, and "
+                                            "what its keys wait for",), Severity.NOTE, row.name)
         return
     group = locked(location.paths, seen, row, readers, now_ns)
     if group is not None:
@@ -143,14 +143,15 @@ def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[Reader
 
 def _rules(row: QueueRow) -> Iterator[Cause]:
     if row.flags & QueueFlag.SUSPENDED:
-        yield Cause("get_inhibited", "the queue is held (get = inhibited in queues.conf): nobody "
-                    "gets messages", (f"omrelease -q {row.name}",), Severity.NOTE, row.name)
+        yield Cause("get_inhibited", "the queue is held (get = inhibited in queues.conf): no "
+                    "messages are handed out",
+                    (f"omrelease -q {row.name}",), Severity.NOTE, row.name)
     if row.flags & QueueFlag.DRAINS:
-        yield Cause("drains", "it was rolled over: it takes no more, and goes when it is empty "
-                    "and nobody reads it", (), Severity.NOTE, row.name)
+        yield Cause("drains", "it was rolled over: it accepts no messages, and is removed once it "
+                              "is empty and nobody reads it", (), Severity.NOTE, row.name)
     elif row.flags & QueueFlag.PUT_INHIBITED and row.name != POISON_NAME:
         yield Cause("put_inhibited", "no new messages are taken (put = inhibited in queues.conf, "
-                    "or the queue is not in it any more)", (f"omrelease -q {row.name}",),
+                    "or the queue is no longer in it)", (f"omrelease -q {row.name}",),
                     Severity.NOTE, row.name)
     elif 0 < row.max_depth < UNLIMITED and row.messages >= row.max_depth:
         yield Cause("full", f"it is full: {row.messages:,} of {row.max_depth:,} messages; senders "
@@ -173,7 +174,7 @@ def _none_ready(seen: Look, row: QueueRow, gateways: Sequence[Gateway], now_ns: 
             (f"omq flush {row.name} tries them now",))
         down = f"; peers that are down: {', '.join(gateway.down[:3])}" if (
             gateway and gateway.down) else ""
-        yield Cause("put_off" if gateway else "deferred", f"none is ready: "
+        yield Cause("put_off" if gateway else "deferred", "none is ready: "
                     f"{counted(row.deferred, 'message')} {'is' if row.deferred == 1 else 'are'} "
                     f"{what}; the first {when}{down}", hints, Severity.NOTE, row.name)
     if row.held:
@@ -191,8 +192,8 @@ def _leased(location: Location, seen: Look, row: QueueRow) -> Iterator[Cause]:
     if gone:
         first = min(gone, key=lambda each: each.until_ns)
         yield Cause("lease", f"{counted(len(gone), 'message')} {'is' if len(gone) == 1 else 'are'} "
-                    "leased to a reader that is not here: it may come back and finish, else they "
-                    "count a failed attempt and are ready again when its grace is over",
+                    "leased to a reader that is gone: it may return and finish; otherwise they "
+                    "count a failed attempt and are ready again after its grace period",
                     ("reconnect_grace_s and death_delay_s of the configuration say when",
                      f"omqwhy {first.message.qpool}"), Severity.NOTE, row.name)
 
@@ -209,7 +210,7 @@ def _no_reader(row: QueueRow, services: Sequence[Status]) -> Cause:
                          Severity.NOTE, row.name, name)
         off = status.state in (Word.STOPPED, Word.STOPPING)
         return Cause("no_reader", f"nobody reads it: {title} is {status.state}",
-                     (f"omon {name}", f"omshowlog -s {status.conf.program} tells why"),
+                     (f"omon {name}", f"omshowlog -s {status.conf.program} shows why"),
                      Severity.NOTE if off else Severity.WARNING, row.name, name)
-    return Cause("no_reader", "nobody reads it, and no service is meant to",
+    return Cause("no_reader", "nobody reads it, and no service is configured to",
                  ("a program of yours reads it, or omread",), Severity.NOTE, row.name)

@@ -81,7 +81,7 @@ def _of_one(row: QueueRow, reader: ReaderRow, now_ns: int) -> Cause | None:
         what = _STATES.get(state, "is not seen from here")
         return Cause(
             "reader_silent", f"{who} has been silent for {duration(silent_s)}{has}; its process "
-            f"{what}: it works on something long, or hangs",
+            f"{what}: it is busy for long, or hangs",
             (*back, f"omshowlog -P -i {reader.pid} shows what it logged"), queue=row.name)
     return None
 
@@ -98,7 +98,7 @@ def _of_selector(location: Location, seen: Look, row: QueueRow, reader: ReaderRo
     if verdict is not Verdict.NONE:
         return None
     return Cause(
-        "selector", f"the selector of reader {reader.name} (pid {reader.pid}) chooses none of the "
+        "selector", f"the selector of reader {reader.name} (pid {reader.pid}) matches none of the "
         f"{counted(row.ready, 'ready message')}: {escape(reader.selector, _SHOWN)}",
         (f"omqdump -e 'l {row.name}' lists what waits; the program needs another selector, or a "
          "second reader without one",), queue=row.name)
@@ -126,7 +126,7 @@ def _of_able(seen: Look, row: QueueRow, readers: list[ReaderRow], now_ns: int) -
         yield Cause(
             "readers_busy", f"all {len(busy)} readers have messages, the oldest for "
             f"{duration(oldest_s)}; {row.ready:,} wait",
-            ("omqadvise tells whether more readers would help",
+            ("omqadvise shows whether more readers would help",
              f"omfreeq {row.name} -p {slowest.pid} releases the one that was silent longest"),
             Severity.NOTE, row.name)
         return
@@ -146,6 +146,7 @@ def _of_able(seen: Look, row: QueueRow, readers: list[ReaderRow], now_ns: int) -
                                   "lists them",), queue=row.name)
     else:
         yield Cause(
-            "reader_idle", f"{who} has asked for nothing for {duration(quiet_s)}: its program does "
-            "something else", (f"omshowlog -P -i {first.pid} shows what it logged",),
+            "reader_idle", f"{who} has not asked for a message for {duration(quiet_s)}: its "
+                           "program does something else", (f"omshowlog -P -i {first.pid} shows "
+                                                            "what it logged",),
             queue=row.name)

@@ -1,4 +1,4 @@
-"""omq cancel: take messages that wait, or are in work, off their queues, by their ids.
+"""omq cancel: remove messages from their queues, by id, while they wait or are being processed.
 
     omq cancel ID ...          each of them, in this order; the first that cannot ends it
     omq cancel --in-work ID    also one that a reader has: it is told at its next touch
@@ -49,15 +49,15 @@ def _said(place: MessageState) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = tool_parser(NAME, "Take messages that wait off their queues, by their ids.", """
+    found = tool_parser(NAME, "Remove messages from their queues, by id.", """
         omq cancel 4f4d51314c0f...0000000000000012
         omq cancel --in-work 4f4d51314c0f...0000000000000012
         omq cancel --state order-4711
         """)
-    found.add_argument("id", nargs="+", metavar="ID", help="of a message, as omsend said it")
+    found.add_argument("id", nargs="+", metavar="ID", help="message id, as printed by omsend")
     found.add_argument("--in-work", action="store_true",
-                       help="also one that a reader has; it is told at its next touch")
+                       help="also one that a reader has; the reader learns of it at its next touch")
     found.add_argument("--state", action="store_true",
-                       help="only say on which queues it is, in which state, and what its reader "
+                       help="only show on which queues it is, in which state, and what its reader "
                        "said of its work")
     return found

@@ -169,14 +169,14 @@ def _ping(native: Client, location: Location, options: argparse.Namespace) -> No
 
 
 _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
-    "define": (_define, "make a channel, and its queue"), "alter": (_alter, "change keys of it"),
-    "start": (_start, "it runs"), "stop": (_stop, "it ends, what is under way first"),
-    "show": (show_channel, "what it is and does"),
-    "list": (list_channels, "all that send, all that have come in"),
-    "ping": (_ping, "connect, and see who answers"),
-    "resolve": (resolve, "end what is in doubt"),
+    "define": (_define, "create a channel and its queue"), "alter": (_alter, "change its keys"),
+    "start": (_start, "run it"), "stop": (_stop, "finish what is under way, then stop"),
+    "show": (show_channel, "definition and state"),
+    "list": (list_channels, "all outgoing and incoming channels"),
+    "ping": (_ping, "connect, and show who answers"),
+    "resolve": (resolve, "resolve what is in doubt"),
     "reset": (_reset, "set the number of the last batch that is there"),
-    "delete": (_delete, "take it away; its queue stays"),
+    "delete": (_delete, "remove it; its queue stays"),
 }
 
 
@@ -197,9 +197,9 @@ def _parser() -> argparse.ArgumentParser:
                      for name, key in KEYS.items() if name != ORDER)
     parser.add_argument("keys", nargs="*", metavar="KEY=VALUE", help=f"of define and alter. {keys}")
     parser.add_argument("--commit", action="store_true",
-                        help="of resolve: the other side has what is in doubt")
+                        help="with resolve: the other side has what is in doubt")
     parser.add_argument("--backout", action="store_true",
-                        help="of resolve: it has not, and it is sent again")
+                        help="with resolve: it has not, and it is sent again")
     add_reason(parser)
     add_json(parser)
     return parser

@@ -149,7 +149,7 @@ def _for_peer(location: Location, wanted: str) -> tuple[Meant, IsPeer]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = tool_parser(NAME, "Try now what waits for its next try.", """
+    parser = tool_parser(NAME, "Retry now what waits for its next attempt.", """
         omq flush UNIX
         omq flush example.org --reason 'their server is back'
         """)

@@ -232,21 +232,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("doing", choices=("hold", "release", "requeue", "delete", "cat"),
                         metavar="ORDER", help="hold, release, requeue, delete or cat")
     parser.add_argument("ids", nargs="*", metavar="ID",
-                        help="ids of mails or messages; - : of the standard input; ALL")
+                        help="ids of mails or messages; -: read ids from the standard input; ALL")
     parser.add_argument("--sender", action="append", default=[], metavar="PATTERN",
-                        help="of this sender ('*@example.com'; '<>' has none)")
+                        help="from this sender ('*@example.com'; '<>' has none)")
     parser.add_argument("--recipient", action="append", default=[], metavar="PATTERN",
                         help="for this recipient")
     parser.add_argument("--queue", action="append", default=[], help="on this queue")
     parser.add_argument("--state", action="append", default=[],
                         help="ready, deferred, held or active")
     parser.add_argument("--age", default="", metavar="TIME",
-                        help="so long on their queue, or longer (2h, 3d); '<2h': shorter")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most so many in this run")
-    parser.add_argument("--dry-run", action="store_true", help="only tell which are meant")
-    parser.add_argument("--yes", action="store_true", help="do not ask before many are changed")
+                        help="at least this long on their queue (2h, 3d); '<2h': shorter")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N in this run")
+    parser.add_argument("--dry-run", action="store_true", help="only list the messages that match")
+    parser.add_argument("--yes", action="store_true", help="do not ask before changing many "
+                                                           "messages")
     parser.add_argument("--force", action="store_true",
-                        help="hold, delete: also what a service has in its hands")
+                        help="with hold and delete: also what a service is processing")
     add_reason(parser)
     add_json(parser)
     return parser

@@ -17,7 +17,8 @@ from omq.services.daemon.options import Location
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
     """Add `--reason`."""
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the "
+                                                                     "journal")
 
 
 def note_command(location: Location, command: str, reason: str, count: int = 0,

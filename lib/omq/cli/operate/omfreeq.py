@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-q", metavar="QUEUE", help="the same")
     found.add_argument("-p", dest="pid", metavar="PID", type=int, required=True,
                        help="process id of the reader")
-    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    found.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the "
+                                                                    "journal")
     add_json(found)
     return found

@@ -200,10 +200,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hold", metavar="NAME", help="keep history from now on, for a copy of "
                         "the spool that is made now, until --release NAME; lists the holds")
     parser.add_argument("--from", dest="first", metavar="NUMBER", type=int,
-                        help="of --hold: from this file number on; 0: everything")
+                        help="with --hold: from this file number on; 0: everything")
     parser.add_argument("--release", metavar="NAME", help="end a hold")
     parser.add_argument("--holds", action="store_true", help="list the holds")
-    parser.add_argument("--rebuild", metavar="NUMBER", type=int, help="get a journal file back")
+    parser.add_argument("--rebuild", metavar="NUMBER", type=int, help="restore a journal file")
     parser.add_argument("--to", metavar="FILE", type=Path, default=Path("rebuilt.jnl"),
                         help="where --rebuild writes it (default: %(default)s)")
     add_json(parser)

@@ -199,20 +199,21 @@ def _keys(options: argparse.Namespace) -> dict[str, str]:
 
 _COMMANDS: Final[dict[str, tuple[Callable[[Client, Location, argparse.Namespace], None], str]]] = {
     "define": (_define, "make a queue"), "alter": (_alter, "change keys of one"),
-    "show": (_show, "what it is, and what is on it"), "list": (_list, "all queues"),
-    "clear": (_clear, "delete the messages that nobody has"),
+    "show": (_show, "definition and contents"), "list": (_list, "all queues"),
+    "clear": (_clear, "delete the messages that no reader has"),
     "truncate": (_truncate, "an empty queue forgets what was on it"),
-    "pause": (_pause, "hand out nothing of --key any more"),
-    "resume": (_resume, "hand it out again"),
-    "why": (_why, "which limit holds --message"),
+    "pause": (_pause, "stop handing out messages of --key"),
+    "resume": (_resume, "hand them out again"),
+    "why": (_why, "which limit holds back --message"),
     "rename": (_rename, "give it another name"),
-    "roll-over": (_roll_over, "a new one under its name, the old one drains and goes"),
+    "roll-over": (_roll_over, "create a new queue under its name; the old one drains and is "
+                              "removed"),
     "delete": (_delete, "remove an empty queue"),
 }
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = tool_parser(NAME, "Make, change, show and remove queues.", """
+    parser = tool_parser(NAME, "Create, change, show and remove queues.", """
         omq queue define ORDERS.EU max_depth=10000
         omq queue define ALL --kind alias target='ORDERS.EU ORDERS.US'
         omq queue alter ORDERS.EU get=inhibited
@@ -224,16 +225,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("queue", nargs="?", default="", metavar="QUEUE", help="all but list")
     parser.add_argument("keys", nargs="*", metavar="KEY=VALUE",
-                        help="of define and alter; nothing behind = takes one away")
-    parser.add_argument("--kind", default=Kind.LOCAL.value, help="of define: local, alias, model, "
+                        help="with define and alter; an empty value removes a key")
+    parser.add_argument("--kind", default=Kind.LOCAL.value, help="with define: local, alias, "
+                                                                 "model, "
                         "remote, transmission")
-    parser.add_argument("--to", default="", metavar="QUEUE", help="of rename and roll-over")
-    parser.add_argument("--key", metavar="KEY", help="of pause and resume: a group id or a "
+    parser.add_argument("--to", default="", metavar="QUEUE", help="with rename and roll-over")
+    parser.add_argument("--key", metavar="KEY", help="with pause and resume: a group id or a "
                         "property's value, as limit_by says; '' of messages without one")
-    parser.add_argument("--message", type=int, metavar="ID", help="of why: a QPoolId")
+    parser.add_argument("--message", type=int, metavar="ID", help="with why: a QPoolId")
     parser.add_argument("--force", action="store_true",
-                        help="of delete: readers that hold nothing lose it")
-    parser.add_argument("--yes", action="store_true", help="of clear: do not ask")
+                        help="with delete: take the queue from readers that hold no message")
+    parser.add_argument("--yes", action="store_true", help="with clear: do not ask")
     add_reason(parser)
     add_json(parser)
     return parser

@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         "--embedded", action="store_true", help="be the supervisor (no systemd needed)"
     )
     parser.add_argument(
-        "--init", action="store_true", help="make the spool even in a directory that is not empty"
+        "--init", action="store_true", help="create the spool even in a directory that is not empty"
     )
     parser.add_argument(
         "-n", "--nonstop", action="store_true",

@@ -272,7 +272,7 @@ def _unknown(files: OfflineIndex, paths: SpoolPaths, qpools: set[int]) -> Iterat
 
 def parser() -> argparse.ArgumentParser:
     """Its options."""
-    found = tool_parser(NAME, "Find containers and pool records that no message names.", """
+    found = tool_parser(NAME, "Find containers and pool records that no message refers to.", """
         omscan
         omscan --remove --yes
         omscan --older 0 --json
@@ -280,7 +280,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--remove", action="store_true",
                        help="remove orphan containers, and pool records of a stopped instance")
     found.add_argument("--older", type=int, default=3600, metavar="SECONDS",
-                       help="only what was written so long ago (3600)")
+                       help="only what was written at least this long ago (3600)")
     found.add_argument("--yes", action="store_true", help="do not ask")
     add_reason(found)
     add_json(found)

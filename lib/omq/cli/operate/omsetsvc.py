@@ -193,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
         omsetsvc -x sr 2
         """)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("-r", dest="show", metavar="SERVICE", help="show what the service is")
+    what.add_argument("-r", dest="show", metavar="SERVICE", help="show the service")
     what.add_argument("-x", dest="set", nargs=2, metavar=("SERVICE", "N"),
                       help=f"have N auxiliary readers, 0 to {limits.AUXILIARIES_MAX}, at once")
     add_reason(parser)

@@ -166,18 +166,20 @@ def _parser(name: str, description: str, examples: str) -> argparse.ArgumentPars
     found.add_argument("message", nargs="*", metavar="ID", help="QPoolIds or message ids")
     found.add_argument("--where", action="append", metavar="TERMS",
                        help="choose by terms, such as 'queue=LOCAL age>2h' (omq-where(7))")
-    found.add_argument("--count", action="store_true", help="only tell how many are meant")
+    found.add_argument("--count", action="store_true", help="only print how many messages match")
     found.add_argument("--dry-run", metavar="PLAN",
                        help="write the plan (- for the output); 'omqdump --apply' carries it out")
-    found.add_argument("--yes", action="store_true", help="do not ask before many are changed")
-    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    found.add_argument("--yes", action="store_true", help="do not ask before changing many "
+                                                          "messages")
+    found.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the "
+                                                                    "journal")
     add_json(found)
     return found
 
 
 def hold_parser() -> argparse.ArgumentParser:
     """The options of omhold."""
-    found = _parser("omhold", "Hold messages: nobody gets them until they are released.", """
+    found = _parser("omhold", "Hold messages: they are not handed out until they are released.", """
         omhold 956 957 --reason 'customer asked'
         omhold --where 'queue=UNIX size>10M'
         omhold -q LOCAL --reason 'the disk of the Maildirs is full'
@@ -185,7 +187,7 @@ def hold_parser() -> argparse.ArgumentParser:
     _add_queue(found)
     found.add_argument("--put", action="store_true", help="with -q: also take no new messages")
     found.add_argument("--force", action="store_true",
-                       help="also messages in the hands of readers, which lose them")
+                       help="also messages that readers are processing; the readers lose them")
     return found
 
 
@@ -202,7 +204,8 @@ def release_parser() -> argparse.ArgumentParser:
 
 def _add_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", dest="queue", metavar="QUEUE",
-                        help="the whole queue, with what is to come; lasts until it is released")
+                        help="the whole queue, including messages yet to come, until it is "
+                             "released")
 
 
 def requeue_parser() -> argparse.ArgumentParser:
@@ -216,5 +219,5 @@ def requeue_parser() -> argparse.ArgumentParser:
     found.add_argument("--queue", default=POISON_NAME, help="take them from this queue (POISON)")
     found.add_argument("--to", metavar="QUEUE", help="to this queue instead")
     found.add_argument("--limit", type=int, metavar="N",
-                       help="at most so many in this run (operator_requeue_max)")
+                       help="at most N in this run (operator_requeue_max)")
     return found

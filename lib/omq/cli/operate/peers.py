@@ -233,7 +233,8 @@ def _parser() -> argparse.ArgumentParser:
         omq peers --hold mx.example.org:25 --reason 'they asked us to'
         """)
     doing = parser.add_mutually_exclusive_group()
-    doing.add_argument("--retry", action="store_true", help="try it now, and what waits for it")
+    doing.add_argument("--retry", action="store_true", help="retry it now, with everything that "
+                                                            "waits for it")
     doing.add_argument("--hold", action="store_true", help="send nothing there")
     doing.add_argument("--release", action="store_true", help="send again")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a peer or a channel")

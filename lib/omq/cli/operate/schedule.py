@@ -109,31 +109,31 @@ def _parser() -> argparse.ArgumentParser:
         {NAME} pause NIGHTLY
         """)
     found.add_argument("do", choices=("list", "define", *_ONE), metavar="DO",
-                       help="list, define, show, pause, resume, run (now, beside the planned "
-                       "times) or delete")
-    found.add_argument("name", nargs="?", default="", metavar="NAME", help="of the schedule")
+                       help="list, define, show, pause, resume, run (now, in addition to the "
+                            "planned times) or delete")
+    found.add_argument("name", nargs="?", default="", metavar="NAME", help="name of the schedule")
     found.add_argument("queue", nargs="?", default="", metavar="QUEUE",
-                       help="of define: where the message is put")
+                       help="with define: where the message is put")
     found.add_argument("when", nargs="?", default="", metavar="WHEN",
-                       help="of define: minute hour day month weekday, as for cron, or 'every 15 "
+                       help="with define: minute hour day month weekday, as for cron, or 'every 15 "
                        "min' (s, min, h, days)")
     group = found.add_argument_group("define")
     group.add_argument("--zone", default="UTC", metavar="ZONE",
-                       help="of the IANA database, such as Europe/Berlin (default: UTC)")
+                       help="time zone of the IANA database, such as Europe/Berlin (default: UTC)")
     group.add_argument("--body", default="", metavar="TEXT",
-                       help="{planned} in it is the planned time")
+                       help="text of the body; {planned} stands for the planned time")
     group.add_argument("--property", action="append", type=_property, default=[],
                        metavar="NAME=VALUE", help="may be given several times")
     group.add_argument("--priority", type=int, metavar="P", help="0 to 9 (first)")
     group.add_argument("--expiry", type=float, metavar="S", help="nobody gets it after this time")
     group.add_argument("--jitter", type=int, default=0, metavar="S",
-                       help="put up to so much later, each planned time by its own amount")
+                       help="delay each planned time by its own amount, up to S seconds")
     group.add_argument("--catch-up", default="once", metavar="HOW", dest="catch_up",
                        help="planned times that were missed: skip, once (the last one; default) "
                        "or 'all N'")
     group.add_argument("--overlap", default="allow", metavar="HOW",
                        help="allow (default), or skip while the last message is still there")
     found.add_argument("--check", action="store_true",
-                       help="of list: exit code 1 when one is overdue by a minute")
+                       help="with list: exit code 1 when one is overdue by a minute")
     add_json(found)
     return found

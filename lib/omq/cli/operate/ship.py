@@ -126,13 +126,13 @@ def _parser() -> argparse.ArgumentParser:
         omq ship status --json
         """)
     parser.add_argument("command", choices=("run", "status"), metavar="COMMAND",
-                        help="run (ship until a signal), status (how far it is)")
+                        help="run (ship until a signal), status (how much is shipped)")
     parser.add_argument("--to", default="", metavar="URL",
-                        help="of run: s3://, gs://, az:// or file:///; else ship_to of omq.conf")
+                        help="with run: s3://, gs://, az:// or file:///; else ship_to of omq.conf")
     parser.add_argument("--once", action="store_true",
-                        help="of run: until everything is there, and a base")
+                        help="with run: stop once everything is shipped, including a base")
     parser.add_argument("--anew", action="store_true",
-                        help="of run: begin in an empty place, though this instance has shipped to "
-                        "one before")
+                        help="with run: start over in an empty place, although this instance has "
+                             "shipped before")
     add_json(parser)
     return parser

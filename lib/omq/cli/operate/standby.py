@@ -237,23 +237,23 @@ def _forget(options: argparse.Namespace) -> int:
 _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "init": (_init, "make an empty directory a standby"),
     "follow": (_follow, "follow the primary until a signal"),
-    "status": (_status, "what this member is, how far behind, and of a primary its standbys"),
+    "status": (_status, "role and lag of this member, and of a primary its standbys"),
     "pause": (_pause, "on a standby: receive and redo nothing, until resume"),
-    "resume": (_resume, "on a standby: redo what came meanwhile"),
+    "resume": (_resume, "on a standby: redo what arrived in the meantime"),
     "promote": (_promote, "this standby becomes the primary"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
     "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
-    "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
+    "forget": (_forget, "on the primary: drop a standby, and keep nothing for it"),
     "rejoin": (_rejoin, "on an old primary: follow the one that was promoted, without a copy"),
-    "demote": (_demote, "on an old primary: no queue manager starts here any more"),
+    "demote": (_demote, "on an old primary: no queue manager may start here again"),
 }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(NAME, "A copy of an instance on another host, which can take over. "
-                         "Behind -- stands how the primary is reached: tls://HOST[:PORT] of its "
-                         "'omq standby listen', or a command that runs 'omq standby send'.", """
+                         "After -- comes the way to the primary: tls://HOST[:PORT] of its 'omq "
+                         "standby listen', or a command that runs 'omq standby send'.", """
         omq standby init --member b -- tls://east.example.org
         omq standby init --member b -- ssh east omq standby send
         omq standby follow
@@ -265,11 +265,12 @@ def _parser() -> argparse.ArgumentParser:
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("--member", default="", metavar="NAME",
-                        help="of init, rejoin: the name of this standby; of forget: of which")
+                        help="with init and rejoin: the name of this standby; with forget: the "
+                             "one to forget")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
-                        help="of send: instead of standby_silence_s")
+                        help="with send: instead of standby_silence_s")
     parser.add_argument("--since", type=int, metavar="LSN",
-                        help="of aside: up to where the new primary has the same, as 'omq standby "
-                        "status' there says")
+                        help="with aside: up to where the new primary has the same, as 'omq "
+                             "standby status' there says")
     add_json(parser)
     return parser

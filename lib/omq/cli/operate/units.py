@@ -1,7 +1,7 @@
 """omq units: the units of work in doubt; ended by hand when their program cannot.
 
     omq units                                  which there are, since when, and whose
-    omq units --commit UNIT --reason 'booked'  what it put is there, what it took is done
+    omq units --commit UNIT --reason 'booked'  commit: its puts take effect, what it took is done
     omq units --backout UNIT                   what it took is back, what it put is gone
 
 UNIT is an id as it is listed, or the name that the program gave. The other half of the transaction
@@ -81,9 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         """)
     end = found.add_mutually_exclusive_group()
     end.add_argument("--commit", metavar="UNIT", default="",
-                     help="what it put is there, what it took is done")
+                     help="commit: its puts take effect, what it took is done")
     end.add_argument("--backout", metavar="UNIT", default="",
-                     help="what it took is back at its place, what it put is gone")
+                     help="back out: what it took returns to its place, its puts are discarded")
     add_reason(found)
     add_json(found)
     return found

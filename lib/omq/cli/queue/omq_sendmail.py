@@ -121,8 +121,8 @@ def _check_aliases(location: Location) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(
         NAME,
-        "Hand in a mail from the standard input, as sendmail programs do. It is safe when this "
-        "ends with 0, also while the queue manager is away.",
+        "Submit a mail from the standard input, as sendmail does. Once this exits with 0 the mail "
+        "is safe, even while the queue manager is away.",
         """
         omq-sendmail -t -i < invoice.eml
         omq-sendmail -i -f billing@example.org -F 'The Billing' -- bob@example.net < text
@@ -132,15 +132,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("words", nargs="*", metavar="ADDRESS", help="recipients")
     mail = parser.add_argument_group("mail")
     mail.add_argument("-t", dest="read", action="store_true",
-                      help="recipients are also those of To, Cc and Bcc; Bcc is removed always")
+                      help="recipients are also those of To, Cc and Bcc; Bcc is always removed")
     mail.add_argument("-i", dest="ignore_dots", action="store_true",
                       help="a line with a dot alone does not end the mail (also -oi)")
     mail.add_argument("-f", "-r", dest="sender", metavar="SENDER",
                       help="envelope sender ('' or '<>': none); default: the user at this host")
     mail.add_argument("-F", dest="full_name", metavar="NAME", default="",
-                      help="name of a person, for a From field that is missing")
+                      help="full name, used if the From field is missing")
     mail.add_argument("-N", dest="notify", metavar="WHEN", default="",
-                      help="what the sender is told of: never, or some of failure,delay,success")
+                      help="what to report to the sender: never, or some of failure,delay,success")
     mail.add_argument("-R", dest="ret", metavar="WHAT", default="",
                       help="how much of the mail a report has: full or hdrs")
     mail.add_argument("-V", dest="envid", metavar="ID", default="",
@@ -150,8 +150,8 @@ def _parser() -> argparse.ArgumentParser:
     other.add_argument("-b", dest="mode", choices=tuple(_MODES), default="m",
                        help="; ".join(f"{mode}: {text}" for mode, text in _MODES.items()))
     other.add_argument("--queue", nargs="?", const="", metavar="WHAT",
-                       help="-q: what waits for its next try is tried now")
-    taken = parser.add_argument_group("taken, and without a meaning here")
+                       help="-q: retry now what waits for its next attempt")
+    taken = parser.add_argument_group("accepted and ignored")
     taken.add_argument("-o", dest="other", action="append", metavar="X", default=[],
                        help="an option of Sendmail; i is -i")
     for letter in "ABCLOXep":

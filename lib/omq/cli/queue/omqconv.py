@@ -161,5 +161,6 @@ def parser() -> argparse.ArgumentParser:
                        help="the directory with NAME.qua and NAME.qub (SPOOL/queues)")
     found.add_argument("--data", metavar="DIR", type=Path,
                        help="where the data/ of its item references lies (its parent)")
-    found.add_argument("--reason", metavar="TEXT", default="", help="why; kept in the journal")
+    found.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the "
+                                                                    "journal")
     return found

@@ -376,13 +376,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"processes, 1 to {READERS_MAX}")
     add("--count", metavar="N", type=_whole(1, sys.maxsize), help="end after N messages")
     add("--timeout", metavar="S", type=seconds,
-        help="end when no message came for S seconds; 0: take what is there")
+        help="end when no message has arrived for S seconds; 0: take what is there")
     add("--batch", metavar="N", type=_whole(1, limits.BATCH_MAX), default=1,
         help="messages that a reader takes at once (default 1); more is faster")
     add("--auxiliary", action="store_true",
-        help="be auxiliary reader only: leave messages to the main reader while it keeps up")
+        help="be an auxiliary reader: leave messages to the main reader while it keeps up")
     add("--where", metavar="SELECTOR", default="",
-        help="only messages that this selector of JMS chooses")
+        help="only messages that match this JMS selector")
     add_json(parser)
     add_url(parser)
     group = parser.add_argument_group("command", "exit code 0: done; 75: later; else: failed")

@@ -223,15 +223,16 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--property", metavar="NAME=VALUE", action="append", default=[],
                        help="may be given several times")
     group.add_argument("--persistent", action="store_true", default=None,
-                       help="to survive every crash, whatever the queue's default is")
+                       help="survives every crash, whatever the queue's default is")
     group.add_argument("--non-persistent", dest="persistent", action="store_false",
                        help="gone when the queue manager stops, and faster")
     group.add_argument("--correlation-id", metavar="ID", default="",
                        help="id of another message, or up to 24 bytes of text")
     group.add_argument("--unique-key", metavar="KEY",
                        help="the message's id; a queue with dedupe_s takes it once in that time")
-    group.add_argument("--reply-to", metavar="QUEUE", default="", help="where answers are expected")
+    group.add_argument("--reply-to", metavar="QUEUE", default="", help="queue on which replies "
+                                                                       "are expected")
     group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
                        help="not handed out before S seconds have passed")
     group.add_argument("--expiry", metavar="S", type=seconds,
-                       help="not handed out when S seconds have passed: it leaves its queues")
+                       help="expires after S seconds and leaves its queues")

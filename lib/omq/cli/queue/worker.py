@@ -142,30 +142,33 @@ def _leave() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(NAME,
-        "Call a function for each message of a queue, in several processes. What returns is done;"
-        " what raises has failed, and the queue's attempts_max, retry_delay_ms and back-off decide"
+        "Call a function for each message of a queue, in several processes. A message is done "
+        "when the function returns; if it raises, the attempt has failed, and the queue's "
+        "attempts_max, retry_delay_ms and back-off decide"
         " what follows.", """
         omq worker shop.tasks:ship --queue ORDERS
         omq worker shop.tasks:ship --queue ORDERS --concurrency 4 --path /opt/shop
         omq worker thumbs:make --queue PICTURES --give bytes
         """)
     add = parser.add_argument
-    add("function", metavar="MODULE:FUNCTION", help="what is called, with one argument")
-    add("--queue", metavar="QUEUE", required=True, help="whose messages")
+    add("function", metavar="MODULE:FUNCTION", help="the function to call, with one argument")
+    add("--queue", metavar="QUEUE", required=True, help="the queue to read")
     add("--concurrency", metavar="N", type=_count, default=1,
         help=f"processes, 1 to {PROCESSES_MAX} (default 1)")
     add("--give", choices=(task_function.JSON, task_function.BYTES, task_function.MESSAGE),
         default=task_function.JSON,
         help="what the function gets: the body as JSON (default), as bytes, or the omq.Message")
     add("--path", metavar="DIR", type=Path, default=Path(),
-        help="where modules are looked for first (default: the directory it is started in)")
+        help="searched for modules first (default: the directory it is started in)")
     add("--time-limit", metavar="S", type=seconds,
-        help="time of the function for one message, then it is interrupted and has failed; 0: no"
+        help="time for one message; then the function is interrupted and the attempt has failed; "
+             "0: no"
         " limit (default: worker_time_limit_s of omq.conf)")
     add("--kill-after", metavar="S", type=seconds,
-        help="time to end behind that, then its process is ended (default: worker_kill_after_s)")
+        help="time to end after that; then its process is killed (default: worker_kill_after_s)")
     add("--stop-timeout", metavar="S", type=seconds,
-        help="time of the messages in work at a stop (default: drain_timeout_s of omq.conf)")
+        help="time for messages still being processed at a stop (default: drain_timeout_s of "
+             "omq.conf)")
     return parser
 
 

@@ -108,12 +108,12 @@ made {files} in {folder}; now, there:
 
 def main(argv: list[str]) -> int:
     """The command; its exit code."""
-    parser = tool_parser(NAME, "Make a project to begin with: a queue, a function for its "
+    parser = tool_parser(NAME, "Create a starter project: a queue, a function for its "
                          "messages, a test and a unit.", """
         omq init shop
         omq init shop --queue INVOICES
         """, location=False)
-    parser.add_argument("folder", metavar="DIR", type=Path, help="is made if it is not there")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="created if it does not exist")
     parser.add_argument("--queue", metavar="QUEUE", default="ORDERS", type=str,
                         help="name of its queue (default: ORDERS)")
     options = parser.parse_args(argv)

@@ -188,11 +188,11 @@ def _parser() -> argparse.ArgumentParser:
         """)
     add = parser.add_argument
     add("--user", default=USER, type=check_client_name,
-        help="the system user of the daemons (default omq; made if there is none)")
-    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+        help="the system user of the daemons (default omq; created if missing)")
+    add("--dry-run", action="store_true", help="show what would be done, and do nothing")
     add("--remove", action="store_true",
-        help="stop the instance and take its units away; spool and configuration stay")
+        help="stop the instance and remove its units; spool and configuration stay")
     add("--stage", type=Path, metavar="DIR",
-        help="for who makes a package: write the files below DIR, into usr/lib; nothing else")
+        help="for packagers: write the files below DIR, into usr/lib, and do nothing else")
     add("--force", action="store_true", help="replace files that were edited or are not ours")
     return parser

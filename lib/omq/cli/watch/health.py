@@ -188,14 +188,16 @@ def turn(location: Location, alarms: tuple[Alarm, ...], before: dict[Key, Condit
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = tool_parser(NAME, "Tell what is wrong with an instance, by alarms.conf.", """
+    parser = tool_parser(NAME, "Report what is wrong with an instance, according to "
+                               "alarms.conf.", """
         omq health
         omq health --quiet || echo ill
         omq health --json
         omq health --watch
         """)
-    parser.add_argument("--quiet", action="store_true", help="print nothing, the exit code says it")
+    parser.add_argument("--quiet", action="store_true", help="print nothing; the exit code is the "
+                                                             "answer")
     parser.add_argument("--watch", action="store_true",
-                        help="stay, raise and clear alarms (omq-alarms.service)")
+                        help="keep running; raise and clear alarms (omq-alarms.service)")
     add_json(parser)
     return parser

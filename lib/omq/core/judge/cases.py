@@ -32,12 +32,12 @@ class Case(Enum):
     JOURNAL_POSITION = "journal file of the checkpoint missing"
     JOURNAL_NEWEST = "newest journal file missing or emptied"
     JOURNAL_NO_NOTE = "note of the newest journal file missing"
-    JOURNAL_NO_FOLLOWER = "archived journal file without the one behind it"
+    JOURNAL_NO_FOLLOWER = "archived journal file without the one after it"
     JOURNAL_HEADER = "header of a journal file damaged"
     JOURNAL_CUT = "journal file shorter than it was made"
     JOURNAL_RENAMED = "journal file under another name"
     JOURNAL_FOREIGN = "journal file of another instance"
-    JOURNAL_ARCHIVED = "journal file behind the checkpoint is in archive/"
+    JOURNAL_ARCHIVED = "journal file after the checkpoint is in archive/"
     JOURNAL_BEHIND = "the journal ends before the checkpoint"
     POOL_FILE_MISSING = "pool file missing"
     POOL_FILE_DIFFERS = "pool file other than the checkpoint left it"
@@ -144,17 +144,17 @@ TABLE: tuple[Row, ...] = (
     Row(C.NEWER, V.REPAIR, A.REFUSE, "no damage: use the newer omq"),
     Row(C.TORN_TAIL, V.NORMAL, A.LEAVE, "nobody was promised what is in it"),
     Row(C.JOURNAL_BLOCK, V.REPAIR, A.SAVE,
-        "its frames are in the pool already; recovery goes on behind it", _WHOLE),
+        "its frames are in the pool already; recovery goes on after it", _WHOLE),
     Row(C.JOURNAL_BLOCK, V.LOSS, A.SAVE,
-        "its frames are lost; recovery goes on behind it", _NOT_WHOLE),
+        "its frames are lost; recovery goes on after it", _NOT_WHOLE),
     Row(C.JOURNAL_GAP, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
     Row(C.JOURNAL_GAP, V.LOSS, A.LEAVE,
-        "recovery goes on behind the gap: put the file back if you have it", _NOT_WHOLE),
+        "recovery goes on after the gap: put the file back if you have it", _NOT_WHOLE),
     Row(C.JOURNAL_POSITION, V.REPAIR, A.LEAVE, "everything that was in it is in the pool", _WHOLE),
     Row(C.JOURNAL_POSITION, V.LOSS, A.SKIP,
-        "what it held behind the checkpoint is lost: put it back if you have it", _PART),
+        "what it held after the checkpoint is lost: put it back if you have it", _PART),
     Row(C.JOURNAL_POSITION, V.LOSS, A.GO_ON,
-        "all behind the checkpoint is lost: put the files back if you have them", _NONE),
+        "all after the checkpoint is lost: put the files back if you have them", _NONE),
     Row(C.JOURNAL_HEADER, V.REPAIR, A.SAVE, "its blocks are read all the same"),
     Row(C.JOURNAL_NEWEST, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
     Row(C.JOURNAL_NEWEST, V.UNKNOWN, A.NEXT,
@@ -164,10 +164,10 @@ TABLE: tuple[Row, ...] = (
     Row(C.JOURNAL_NO_NOTE, V.UNKNOWN, A.NEXT,
         "no journal file is there either: put the files back if you have them", _NONE),
     Row(C.JOURNAL_NO_FOLLOWER, V.UNKNOWN, A.NEXT,
-        "what came behind it is in no file: put the files back if you have them"),
+        "what came after it is in no file: put the files back if you have them"),
     Row(C.JOURNAL_CUT, V.REPAIR, A.LEAVE, "its frames are in the pool already", _WHOLE),
     Row(C.JOURNAL_CUT, V.UNKNOWN, A.NEXT,
-        "it is the last one: what was behind its end cannot be told from what was never written",
+        "it is the last one: what was after its end cannot be told from what was never written",
         _NOT_WHOLE),
     Row(C.JOURNAL_RENAMED, V.REPAIR, A.RENAME, "its header says which it is", (), _FREE),
     Row(C.JOURNAL_RENAMED, V.REPAIR, A.SET_ASIDE, "the right one is there", (), _TAKEN),
@@ -179,7 +179,7 @@ TABLE: tuple[Row, ...] = (
     Row(C.JOURNAL_BEHIND, V.REPAIR, A.LEAVE,
         "an orderly end: everything that the newer file had is in the pool", _WHOLE),
     Row(C.JOURNAL_BEHIND, V.LOSS, A.GO_ON,
-        "the journal comes from an older backup: what came behind the checkpoint is lost, numbers "
+        "the journal comes from an older backup: what came after the checkpoint is lost, numbers "
         "go on above the highest known", _NOT_WHOLE),
     Row(C.POOL_FILE_MISSING, V.REPAIR, A.REBUILD, "its records are made again", _WHOLE),
     Row(C.POOL_FILE_MISSING, V.LOSS, A.REBUILD, "the records that are known are made again", _PART),
@@ -203,7 +203,7 @@ TABLE: tuple[Row, ...] = (
         "LSNs are missing: it may have ended there, so it is not brought back", _NOT_WHOLE),
     Row(C.RECORD_OLD, V.REPAIR, A.REBUILD, "the record is made again", _WHOLE),
     Row(C.RECORD_OLD, V.UNKNOWN, A.LEAVE, "LSNs are missing: it stays as it is", _NOT_WHOLE),
-    Row(C.RECORD_ENDED, V.REPAIR, A.CLEAR, "history has its end: it must not come again"),
+    Row(C.RECORD_ENDED, V.REPAIR, A.CLEAR, "history has its end: it must not be redelivered"),
     Row(C.RECORD_DUPLICATE, V.REPAIR, A.CLEAR, "the higher LSN wins"),
     Row(C.RECORD_STRAY, V.REPAIR, A.CLEAR, "nothing leads to it"),
     Row(C.BODY_DAMAGED, V.REPAIR, A.BODY, "the PUT frame has it", _WHOLE),

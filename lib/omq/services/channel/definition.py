@@ -62,9 +62,10 @@ KEYS: Final[dict[str, Key]] = {
     "port": Key("0", "its port; 0: 5671 with TLS, else 5672", least=0, most=65535),
     "tls": Key("yes", "TLS from the first byte; no: only to this host, or with plain = everywhere",
                words=("yes", "no")),
-    "plain": Key("loopback", "where a line without TLS may go", words=("loopback", "everywhere")),
-    "user": Key("", "who we are there, with a password of channel_passwords; empty: by our "
-                    "certificate, else anonymous", pattern=_USER),
+    "plain": Key("loopback", "where a connection without TLS may go",
+                 words=("loopback", "everywhere")),
+    "user": Key("", "user name at the other side, with its password in channel_passwords; empty: "
+                    "by certificate, else anonymous", pattern=_USER),
     "peer": Key(OMQ, "what is there: an omq (exactly once), or a foreign broker (at least once)",
                 words=(OMQ, FOREIGN)),
     "address": Key("{queue}", "address of a queue at a foreign broker, {queue} in it",
@@ -78,15 +79,15 @@ KEYS: Final[dict[str, Key]] = {
                                "to there; 0: each by itself", least=0, most=1024),
     "pipeline": Key("2", "batches under way: the next one is sent while one is committed there",
                     least=1, most=8),
-    "heartbeat": Key("30", "s of silence after which each side lets the other hear of it; twice "
-                           "that is a line that broke", least=1, most=3600),
-    "disconnect": Key("0", "s without a message after which the line is closed and the channel is "
-                           "idle, until it is started; 0: never", least=0, most=_DAY_S),
+    "heartbeat": Key("30", "s of silence after which each side sends a sign of life; after twice "
+                           "that the connection counts as broken", least=1, most=3600),
+    "disconnect": Key("0", "s without a message after which the connection is closed and the "
+                           "channel is idle, until it is started; 0: never", least=0, most=_DAY_S),
     "short_retries": Key("10", "tries after short_retry, then after long_retry", least=0,
                          most=1000),
-    "short_retry": Key("5", "s until a line that broke, or a peer that was not there, is tried "
-                            "again", least=0, most=_DAY_S),
-    "long_retry": Key("120", "the same behind short_retries tries", least=1, most=_DAY_S),
+    "short_retry": Key("5", "s until a broken connection, or an absent peer, is retried",
+                       least=0, most=_DAY_S),
+    "long_retry": Key("120", "the same after short_retries tries", least=1, most=_DAY_S),
     "state": Key(STARTED, "what the operator wants of it", words=(STARTED, STOPPED, IDLE)),
     ORDER: Key("", "what waits for the next line: by `omq channel reset` alone",
                pattern=re.compile(f"({RESET.pattern})?")),

@@ -83,7 +83,7 @@ def test_dead_daemon_is_restarted_others_untouched(supervise: Supervise) -> None
 
 def test_wrong_configuration_is_not_restarted(supervise: Supervise) -> None:
     run = supervise(ALL | {"local": ["reader", "exit:78"]})
-    run.until("local", "is not started again")
+    run.until("local", "is not restarted")
     run.until("smtp", "is ready")
     assert run.status()["local"]["state"] == State.FAILED
 
