@@ -53,8 +53,8 @@ class _Guesses:
 
 
 class Guest(Protocol):
-    """A connection, whichever AMQP it speaks. `links`: of AMQP 1.0; `busy`: something was received and
-    is not on the disk."""
+    """A connection, whichever AMQP it speaks. `links`: of AMQP 1.0; `busy`: something was received
+    and is not on the disk."""
 
     host: Host
     peer: str
