@@ -197,6 +197,7 @@ bench-network: setup-peers
 	$(BIN)/python -m tests.bench.network
 	$(BIN)/python -m tests.bench.network_idle
 	$(BIN)/python -m tests.bench.network_peers
+	$(BIN)/python -m tests.bench.amqp091_peers
 
 bench: setup-dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)

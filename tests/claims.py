@@ -54,7 +54,8 @@ _NO_CLAIM: Final = re.compile(
     r"`[^`]*`|\b(?:seeds?|events?|errors?) \d+(?:(?:, | to | and )\d+)*|\(\[?\d{4}\]?\)|"
     r"\]\([^)]*\)|\b\d{4}-\d\d-\d\d(?:T[\d:+]+)?\b|\b\d\d:\d\d\b|"
     r"\b(?:RFC|ADR|AMQP|TLS|OM|Python|Debian|Linux|Proton|RabbitMQ|Redis|PostgreSQL|WCAG|CRC|HTTP)s?"
-    r"[ -]\d[\d.]*(?:(?:,| and) \d[\d.]*)*|CRC-32C?|\bv?\d+\.\d+\.\d[\w.-]*|#\d+|\bx86_64\b|"
+    r"[ -](?:0-9-1|\d[\d.]*)(?:(?:,| and) (?:0-9-1|\d[\d.]*))*|"
+    r"CRC-32C?|\bv?\d+\.\d+\.\d[\w.-]*|#\d+|\bx86_64\b|"
     r"\[\d{4}\]|Apache-2\.0|\b\d a\.m\.")
 _NUMBER: Final = re.compile(
     r"(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?"

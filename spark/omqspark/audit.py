@@ -17,6 +17,7 @@ had ended at the last audit are not looked at again (audited.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.engine import F
 from omqtools.omqspark.findings import lost, message_findings, out_of_order
+from omqtools.omqspark.ids import SCHEMA, Ids, ids
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest, missing
 from omqtools.omqspark.options import FAIL_ON
@@ -96,6 +98,12 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
 
 def _judged(lake: Lake, archive: str, known: Manifest, before: Audited, basis: Basis,
             pool: Path | None) -> dict[str, Any]:
+    with ids(lake) if pool is not None else nullcontext() as keep:
+        return _with_ids(lake, archive, known, before, basis, pool, keep)
+
+
+def _with_ids(lake: Lake, archive: str, known: Manifest, before: Audited, basis: Basis,
+              pool: Path | None, keep: Ids | None) -> dict[str, Any]:
     over, waiting = passed_over(known, archive)
     found, counted = file_findings(known, over)
     not_judged = _before(known)
@@ -103,15 +111,17 @@ def _judged(lake: Lake, archive: str, known: Manifest, before: Audited, basis: B
         not_judged["files"] = f"not in the tables yet: {_some(waiting)}; run --incremental"
     rows = message_findings(basis.messages, before.attempts_max).unionByName(
         out_of_order(basis.lines, basis.turns))
-    if pool is None:
+    if pool is None or keep is None:
         not_judged["lost"] = "no --pool was given"
     else:
         last = max((record.last_lsn for record in known.files.values()), default=0)
-        pool_state = beside(pool, bytes.fromhex(known.uuid), max(known.files), last)
+        pool_state = beside(pool, bytes.fromhex(known.uuid), max(known.files), last, keep)
+        keep.close()
         if pool_state.unknown:
             not_judged["lost"] = pool_state.unknown
         else:
-            rows = rows.unionByName(lost(basis.messages, pool_state))
+            there = parquet.streamed(lake.spark, keep.where, SCHEMA)
+            rows = rows.unionByName(lost(basis.messages, there, pool_state.checkpoint))
     final, still = _told(rows, few=lake.few)
     now = basis.audited(before, *final)
     counts = dict.fromkeys(KINDS, 0) | counted

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from omqtools.omqspark import columns, parquet
+from omqtools.omqspark.derived import told
 from omqtools.omqspark.engine import F
 from omqtools.omqspark.findings import LINE, chosen, lines
 from omqtools.omqspark.lake import Lake, lives
@@ -37,7 +38,8 @@ TURNS_MAX: Final = 100_000
 FINDINGS_MAX: Final = 1000
 COMES_BACK: Final = ("duplicated", "resurrected")
 MESSAGES: Final = ("qpool bigint, born_lsn bigint, producer_pid bigint, persistent boolean, "
-                   "puts bigint, ends bigint, end_lsn bigint, last_lsn bigint, attempts_max int")
+                   "puts bigint, ends bigint, end_lsn bigint, behind_end_lsn bigint, "
+                   "attempts_max int")
 STAYS: Final = ("qpool bigint, queue int, priority int, arrived_lsn bigint, given_lsn bigint, "
                 "until_s bigint, put_off bigint, gives bigint, first_epoch bigint, "
                 "given_epoch bigint")
@@ -89,13 +91,14 @@ class Basis:
         self._known, self._spark = known, lake.spark
         batches = known.batches[len(before.batches):]
         numbers = [batch.number for batch in batches]
-        self.messages = lives(lake, "messages", MESSAGES, numbers, known.current)
+        self.messages = told(lives(lake, "messages", MESSAGES, numbers, known.current),
+                             "messages", "last_lsn")
         self._stays = lives(lake, "stays", STAYS, numbers, known.current)
         files = [number for batch in batches for number in batch.files]
         given = self._stays.where(F.col("given_lsn") > before.last_lsn)
-        told = (lake.rows("bronze", known, files) if files else parquet.rows(
+        events = (lake.rows("bronze", known, files) if files else parquet.rows(
             self._spark, [], columns.ddl("events")))
-        self.lines = lines(given, self.messages, chosen(told))
+        self.lines = lines(given, self.messages, chosen(events))
         self.turns = parquet.rows(self._spark, before.turns, _TURN) if before.turns else None
         ended, born = F.col("ended") == 1, F.when(F.col("born_lsn").isNotNull(), F.col("qpool"))
         again = F.col("qpool").between(before.born_min, before.born_max) & ~F.coalesce(

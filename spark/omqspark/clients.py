@@ -42,4 +42,4 @@ def with_name(frame: DataFrame, clients: DataFrame, kind: str, epoch: str, clien
     """With the name of the client in two columns; null: there is none, or nobody said it."""
     own = clients.where(F.col("kind") == kind).select(
         F.col("epoch").alias(epoch), F.col("client").alias(client), F.col("name").alias(column))
-    return frame.join(F.broadcast(own), [epoch, client], "left").select(*frame.columns, column)
+    return frame.join(own, [epoch, client], "left").select(*frame.columns, column)

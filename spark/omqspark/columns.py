@@ -53,6 +53,9 @@ EVENTS: Final[dict[str, tuple[str, pa.DataType]]] = {
 }
 """Name -> (type in Spark's DDL, Arrow type)."""
 
+BRONZE: Final = tuple(name for name in EVENTS if name != "ts")
+"""The columns of events that OUT stores: `ts` is `time_ns` in microseconds."""
+
 BLOCKS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "file": ("int", pa.int32()),
     "epoch": ("bigint", pa.int64()),

@@ -5,8 +5,10 @@ An hourly run leaves files of each table for each hour. Batches whose state is n
 void, or none. So those that follow each other become one, up to ROWS_MAX messages and stays; one
 that has as many already is not written again, so a table is rewritten once, not at each call.
 
-Only where the rows lie changes: the same rows, in one file a day. Earlier versions stay readable
-for `--keep-days`, as those of a run do; then their files are removed, and what killed runs left.
+Only where the rows lie changes: the same rows, in one file a day, of events and names as well.
+Earlier versions of the tables stay readable for `--keep-days`, as those of a run do; then their
+files are removed, and what killed runs left. Files of events go at once: they have no versions, and
+a `biography` that reads them meanwhile ends with what is missing and is asked again.
 
 In the middle of a crash: the merged batch has a number of its own, and counts when current.json
 names it; then come the commits (tables.py), which the next run makes good. `audited.json` follows
@@ -17,12 +19,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omqtools.omqspark import parquet, tables
-from omqtools.omqspark.manifest import Batch
+from omqtools.omqspark import parquet, plan, tables
+from omqtools.omqspark.bronze import TaskFiles
+from omqtools.omqspark.joined_parts import join_parts
+from omqtools.omqspark.lake import EVENTS_OF
+from omqtools.omqspark.manifest import Batch, Manifest
 from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT, Out
 from omqtools.omqspark.pipeline import EXAMPLES_MAX
 
@@ -44,12 +51,15 @@ def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[st
         number, old = known.next_number, [batch.number for batch in group]
         for name in LIVES:
             _write(lake, name, old, number)
+        _events(lake, known, {file for batch in group for file in batch.files}, number)
         at = known.batches.index(group[0])
         known.batches[at : at + len(group)] = [_one(group, number)]
         merged[number] = old
     if merged:
         lake.publish(known)
         tables.commit(lake, known, same_rows=True)
+        join_parts(lake, known.current, max(merged))
+        lake.publish(known)  # parts that no index names go
         _audited(lake, merged)
     return {"merged": {str(number): old for number, old in merged.items()},
             "batches": len(known.batches),
@@ -82,6 +92,28 @@ def _write(lake: Out, name: str, old: Iterable[int], number: int) -> None:
                 f"{lake.path(name)}/{each.path}")
     for folder, paths in days.items():
         parquet.joined(paths, f"{lake.path(name, number)}/{folder}", schema)
+
+
+def _events(lake: Out, known: Manifest, files: set[int], number: int) -> None:
+    """Events and names of these files, as one batch of them; `known` says so then."""
+    where: dict[int, list[int]] = {}
+    for file in sorted(files):
+        where.setdefault(known.files[file].batch, []).append(file)
+    if len(where) < 2:
+        return
+    for name, kind in EVENTS_OF.items():
+        fs, path = plan.filesystem(lake.path(name, number))
+        fs.create_dir(path)
+        fs.delete_dir_contents(path)
+        task = TaskFiles(lake.path(name, number), 0, kind)
+        for batch, mine in where.items():
+            for day, rows in parquet.pieces(lake.path(name, batch), "day"):
+                kept = rows.filter(pc.is_in(rows["file"], pa.array(mine, pa.int32())))
+                if len(kept):
+                    task.add(day, kept)
+        task.close()
+    for file in files:
+        known.take(replace(known.files[file], batch=number))
 
 
 def _one(group: Sequence[Batch], number: int) -> Batch:

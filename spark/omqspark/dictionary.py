@@ -17,8 +17,8 @@ from typing import Final
 import pyarrow as pa
 
 from omqtools.omqspark import columns
+from omqtools.omqspark.derived import names
 from omqtools.omqspark.meanings import EVERYWHERE, MEANINGS
-from omqtools.omqspark.words import RENAMED
 
 COMMENT: Final = b"comment"  # where Delta, and Spark, look for what a column means
 
@@ -48,26 +48,18 @@ def page(schemas: Mapping[str, pa.Schema]) -> str:
            "[ANALYTICS](ANALYTICS.md) says how the tables come about and how to read them.", "",
            "Times in `*_ns` are nanoseconds since 1970 (UTC), timestamps have microseconds and the "
            "zone UTC. Null: it did",
-           "not happen, or nobody knows."]
+           "not happen, or nobody knows. What is *not stored* follows from other columns of its "
+           "row, and is",
+           "there in the views of `omqtools.omqspark.views.database(OUT)`, in `tables.frame`, and "
+           "in those",
+           "that `omq-spark tables --out OUT --views duckdb` (or `spark`) prints."]
     for name, schema in schemas.items():
         out += ["", f"## {name}", "", f"A row: {MEANINGS[name].row}.", "",
                 "| column | type | meaning |", "|---|---|---|"]
-        out += [f"| {field.name} | {word(field.type)} | {meaning(name, field.name)} |"
-                for field in schema]
+        told = set(names(name))
+        out += [f"| {field.name} | {word(field.type)} | {meaning(name, field.name)}"
+                f"{'; *not stored*' * (field.name in told)} |" for field in schema]
     return "\n".join(out) + "\n"
-
-
-QUOTES: Final = {"duckdb": '"', "spark": "`"}
-
-
-def old_names(engine: str) -> str:
-    """SQL for a database where the tables are known by their names: a view of each whose columns
-    had other names before version 7, with both. `engine`: of QUOTES."""
-    quote = QUOTES[engine]
-    return "".join(
-        f"CREATE OR REPLACE TEMPORARY VIEW {table}_6 AS SELECT *, "
-        + ", ".join(f"{now} AS {quote}{before}{quote}" for before, now in names.items())
-        + f" FROM {table};\n" for table, names in RENAMED.items())
 
 
 def word(kind: pa.DataType) -> str:
@@ -85,10 +77,10 @@ def word(kind: pa.DataType) -> str:
 
 def main(argv: list[str]) -> int:
     """`python -m omqtools.omqspark.dictionary OUT`: the page, of the tables of OUT."""
-    from omqtools.omqspark import tables
+    from omqtools.omqspark import views
     from omqtools.omqspark.out import Out
 
-    sys.stdout.write(page(source_schemas() | tables.schemas(Out(argv[0]))))
+    sys.stdout.write(page(source_schemas() | views.schemas(Out(argv[0]))))
     return 0
 
 

@@ -15,11 +15,12 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import Row, StructType
 
 from omqtools.omqspark.duck_columns import Column, col
-from omqtools.omqspark.duck_text import MACROS, duck, quoted
+from omqtools.omqspark.duck_text import MACROS, PLAIN, duck, quoted
 
 UNITS: Final = {"m": "MiB", "g": "GiB"}
 HOW: Final = {"left": "LEFT JOIN", "inner": "JOIN", "left_semi": "SEMI JOIN",
@@ -33,7 +34,7 @@ class Session:
         folder = tempfile.gettempdir()
         self._base = duckdb.connect(":memory:", config={
             "memory_limit": f"{memory[:-1]}{UNITS[memory[-1]]}", "temp_directory": folder,
-            "autoinstall_known_extensions": False, "autoload_known_extensions": False})
+            **PLAIN})
         self._base.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         for macro in MACROS:
             self._base.execute(f"CREATE MACRO {macro}")
@@ -43,6 +44,12 @@ class Session:
         name = f"t{next(self._numbers)}"
         self._base.register(name, table)
         return Frame(self, f"FROM {name}", table.schema.names)
+
+    def streamed(self, dataset: ds.Dataset) -> Frame:
+        """Rows of files, which are read when they are asked for, each time."""
+        name = f"t{next(self._numbers)}"
+        self._base.register(name, dataset)
+        return Frame(self, f"FROM {name}", dataset.schema.names)
 
     def types(self, text: str) -> pa.Schema:
         return self._base.sql(f"{text} LIMIT 0").to_arrow_table().schema

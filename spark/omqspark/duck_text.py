@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+PLAIN: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": False, "autoload_known_extensions": False}
+"""How a DuckDB is opened: it asks nobody for an extension."""
 _WORDS: Final = (
     (r"\b(\d+)L\b", r"(\1::BIGINT)"),
     (r"\bdiv\b", "//"),
@@ -25,6 +28,7 @@ MACROS: Final = (
     "ELSE a << b END",
     "shiftright(a, b) AS a >> b",
     "timestamp_micros(a) AS make_timestamp(a)",
+    "unix_micros(a) AS epoch_us(a)",
     "try_element_at(a, b) AS a[b]",
 )
 """Functions that Spark has and DuckDB has by another name. The highest bit of 64 is the sign, which

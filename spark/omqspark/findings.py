@@ -19,14 +19,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN, Argument
 from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.lifecycle import is_type
-from omqtools.omqspark.pool import Beside
 
 LINE: Final = ("queue", "priority", "producer_pid")
 """Messages with the same of these are handed out in the order of their arrival."""
@@ -79,12 +76,10 @@ def out_of_order(lines: DataFrame, turns: DataFrame | None = None) -> DataFrame:
                     F.expr("true").alias("final")))
 
 
-def lost(messages: DataFrame, found: Beside) -> DataFrame:
-    """Persistent, put, no end, not in the pool, and not ended behind the archive."""
-    ids = np.unique(np.concatenate([found.there, *found.ended]))
-    there = messages.sparkSession.createDataFrame(pa.table({"qpool": pa.array(ids, pa.int64())}))
-    judged = messages if found.checkpoint is None else messages.where(
-        F.col("born_lsn") <= found.checkpoint)
+def lost(messages: DataFrame, there: DataFrame, checkpoint: int | None = None) -> DataFrame:
+    """Persistent, put up to the checkpoint, no end, and not in the pool nor ended behind the
+    archive: `there` (qpool), any number of times."""
+    judged = messages if checkpoint is None else messages.where(F.col("born_lsn") <= checkpoint)
     return (judged.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")
             .select(F.lit("lost").alias("kind"), "qpool", F.col("last_lsn").alias("lsn"),
                     F.expr("false").alias("final")))

@@ -1,5 +1,6 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
-programs, operators, sizes, routes. See lib/omq/docs/ANALYTICS.md for every column and unit.
+programs, operators, sizes, routes; hand_outs.py has one more. lib/omq/docs/DATA-DICTIONARY.md has
+every column and unit.
 
 An answer is made of parts that can be merged, apart by day (answer_tables.py): a batch adds the
 part of what ended in it, so a run costs what is new, not what there is. Percentiles come from
@@ -17,12 +18,14 @@ from omq.format.frame_rules import About, By
 from omqtools.omqspark.answer_tables import Answer, Basis
 from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percentiles, spread
 from omqtools.omqspark.engine import F, Window
+from omqtools.omqspark.hand_outs import HAND_OUTS
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
 from omqtools.omqspark.words import at, how
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
 DAY_NS = 24 * HOUR_NS
+OLDEST_NS = 800 * DAY_NS
 READER = ["queue", "epoch", "reader", "reader_pid"]
 PROGRAM = ["program", "pid", "uid"]
 GOT = ("got", "got_bytes", "finished", "gives", "failed", "deaths")
@@ -53,8 +56,11 @@ def _oldest(spans: DataFrame, end_ns: int, from_ns: int) -> DataFrame:
     `end_ns`, if that is earlier.
 
     Who arrived before and stays longer hides a message; so each is the oldest from where those
-    before it end, and no minute has two rows, however many messages wait and however long."""
-    first, end = _floor("arrived_ns", MINUTE_NS), _floor("until", MINUTE_NS)
+    before it end, and no minute has two rows, however many messages wait and however long. None is
+    the oldest for more than OLDEST_NS: of a clock that began in 1970, or was set to 2200 for a
+    moment, each queue would have as many rows as there are minutes in between."""
+    first = _floor("arrived_ns", MINUTE_NS)
+    end = F.least(_floor("until", MINUTE_NS), first + OLDEST_NS)
     few = (spans.select("queue", "arrived_ns", first.alias("first"), end.alias("end"))
            .where(F.col("end") > F.col("first")).groupBy("queue", "first", "end")
            .agg(F.min("arrived_ns").alias("arrived_ns")))
@@ -266,6 +272,7 @@ ANSWERS: Final = (
     Answer("programs", [*PROGRAM, "day_ns", OF, VALUE],
            {COUNT: "sum", **dict.fromkeys(("put", "put_bytes", *GOT), "sum")}, _programs,
            _program, day="day_ns", of_stay="arrived_ns"),
+    HAND_OUTS,
     Answer("operators", ["lsn", "time_ns"],
            {"uid": "max", "pid": "max", "order_json": "max", "messages": "max"},
            _orders, _dated, by_event=True, day="time_ns"),

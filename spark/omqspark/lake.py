@@ -10,11 +10,12 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
-from omqtools.omqspark import parquet
+from omqtools.omqspark import derived, parquet
 from omqtools.omqspark.engine import F, columnar
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import LIVES, Out
 from omqtools.omqspark.session import Later, sized
+from omqtools.omqspark.words import at
 
 EVENTS_OF: Final = {"bronze": "events", "names": "dict"}  # which columns they have
 
@@ -59,14 +60,23 @@ class Lake(Out):
         by_batch: dict[int, list[int]] = {}
         for number in files:
             by_batch.setdefault(known.files[number].batch, []).append(number)
-        dirs = [self.path(table, batch) for batch in sorted(by_batch)]
-        found = parquet.load(self.spark, dirs, parquet.schema_of(EVENTS_OF[table]),
-                             self.path(table))
+        found = self._events(table, [self.path(table, batch) for batch in sorted(by_batch)])
         whole: Column = F.lit(False)  # noqa: FBT003
         for batch, numbers in by_batch.items():
             mine = F.col("file").isin(numbers) & (F.col("batch") == batch)
             whole = whole | mine
         return found.where(whole)
+
+    def folders(self, table: str, known: Manifest, files: Iterable[int]) -> list[str]:
+        """Where the rows of some files in `bronze` or `names` lie."""
+        return [self.path(table, batch) for batch in sorted(
+            {known.files[number].batch for number in files})]
+
+    def _events(self, table: str, paths: Sequence[str]) -> DataFrame:
+        """Rows of `bronze` or `names`; of events with the instant that is not stored."""
+        found = parquet.load(self.spark, paths, parquet.schema_of(EVENTS_OF[table]),
+                             self.path(table))
+        return found.withColumn("ts", at("time_ns")) if table == "bronze" else found
 
     def read(self, table: str) -> DataFrame:
         """All rows of a table that count: of `bronze` and `names` those of each file where it was
@@ -74,11 +84,10 @@ class Lake(Out):
         known = self.known()
         if table in LIVES:
             schema = StructType.fromJson(json.loads(self.index(known.current).schemas[table]))
-            return parquet.load(self.spark, [
+            return derived.whole(parquet.load(self.spark, [
                 self.path(table, batch.number) for batch in known.batches],
-                schema.add("batch", IntegerType()), self.path(table))
-        found = parquet.load(self.spark, [self.path(table, batch) for batch in known.bronze()],
-                             parquet.schema_of(EVENTS_OF[table]), self.path(table))
+                schema.add("batch", IntegerType()), self.path(table)), table)
+        found = self._events(table, [self.path(table, batch) for batch in known.bronze()])
         for batch, numbers in known.void.items():
             found = found.where((F.col("batch") != batch) | ~F.col("file").isin(numbers))
         return found

@@ -289,7 +289,7 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
     if before is not None:
         ended = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
             F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
-        stays = stays.join(F.broadcast(ended), key, "left")
+        stays = stays.join(ended, key, "left")
         begins.append(F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns")))
     work = F.greatest(F.col("left_ns") - F.greatest(*begins), F.lit(0))
     found = stays.withColumn("work_ns", F.when(gone, work)).select(*names)

@@ -97,18 +97,23 @@ def _tables(lake: Out, options: argparse.Namespace) -> int:
     """What there is: a line of JSON a table, or a column."""
     import pyarrow as pa
 
-    from omqtools.omqspark import dictionary, tables
+    from omqtools.omqspark import derived, dictionary, tables, views
 
     if options.old_names:
-        sys.stdout.write(dictionary.old_names(options.old_names))
+        sys.stdout.write(views.old_names(options.old_names))
+        return Exit.OK
+    if options.views:
+        sys.stdout.write(views.statements(options.views))
         return Exit.OK
     said = tables.versions(lake)
     for name in [options.table] if options.table else said["versions"]:
         found = tables.table(lake, name, options.version)
         if options.columns:
-            for field in pa.schema(found.schema().to_arrow()):
+            stored = pa.schema(found.schema().to_arrow())
+            for field in [*stored, *derived.fields(name)]:
                 line({"table": name, "column": field.name, "type": dictionary.word(field.type),
-                        "meaning": dictionary.meaning(name, field.name)})
+                      "stored": field.name in stored.names,
+                      "meaning": dictionary.meaning(name, field.name)})
             continue
         files = tables.files(found)
         line({"table": name, "path": lake.path(name), "version": found.version(),

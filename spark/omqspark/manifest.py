@@ -29,7 +29,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BadRequest
 from omq.format.archive import CRC_FROM, MAGIC, ArchiveHeader
 
-VERSION: Final = 7
+VERSION: Final = 8
 Interval = tuple[int, int]  # first and last number, both included
 
 

@@ -1,25 +1,12 @@
-"""What each column of each table means, and in which unit: words only, said once; dictionary.py
-uses them. Numbers of frames, flags and reasons come from the format's own tables."""
+"""What each column of each table of OUT means, and in which unit: words only, said once;
+dictionary.py uses them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum, IntFlag
 from typing import Final
 
-from omq.format.frame_rules import Reason
-from omq.format.journal import FrameFlag, FrameType
 from omqtools.omqspark.buckets import ERROR
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """A table: what a row of it is, and what its columns are, beside those of EVERYWHERE."""
-
-    row: str
-    columns: Mapping[str, str]
-
+from omqtools.omqspark.source_meanings import SOURCE, Meaning
 
 EVERYWHERE: Final = {
     "qpool": "QPoolId: which message",
@@ -41,10 +28,6 @@ EVERYWHERE: Final = {
 }
 
 
-def _numbered(kinds: Iterable[IntEnum | IntFlag]) -> str:
-    return ", ".join(f"{int(kind)} {kind.name}" for kind in kinds)
-
-
 _ABOUT: Final = f"; at most {ERROR:.1%} of it off"
 _BUCKETS: Final = ("by buckets: `n` of them are in that of the middle `value_ns`, ns; sum `n` by "
                    "`value_ns` to merge some")
@@ -59,51 +42,7 @@ def _times(name: str, what: str, those: str) -> dict[str, str]:
 
 
 MEANINGS: Final[dict[str, Meaning]] = {
-    "events": Meaning("a frame of the journal, as FORMATS describes it; also `bronze`", {
-        "lsn": "log sequence number: the order of everything",
-        "time_ns": "wall clock, ns",
-        "ts": "the same in microseconds",
-        "type": f"FrameType: {_numbered(FrameType)}",
-        "flags": f"bits: {_numbered(FrameFlag)}",
-        "queue": "number of the queue; its name is in `dict`",
-        "priority": "0 to 9, 9 first",
-        "attempt": "failed attempts; in GIVE with this one",
-        "qpool": "QPoolId: which message; 0 = none",
-        "size": "bytes of the body",
-        "client": "client id in its epoch",
-        "pid": "process of the client",
-        "uid": "user of that process",
-        "lease": "LSN of the GIVE that is answered; PUT: hash of a given message id",
-        "token": "hash, the 64 bits as a signed number",
-        "sequence": "number of the client's request",
-        "correlation": "hash of the correlation id, the 64 bits as a signed number",
-        "argument": "DEFER: until, ns",
-        "unit": "LSN of the first frame of its unit of work; 0 = alone",
-        "reason": f"of frames that have one: {_numbered(Reason)}",
-        "target": "POISON: queue that it went to",
-        "length": "bytes of the payload",
-        "onto": "queues that a PUT or MOVE names in its payload; null = none",
-        "onto_priority": "priority on each of them",
-        "until_s": "not handed out there before, unix seconds; 0 = at once",
-        "group_id": "PUT: group of the message, as programs see it; null = none",
-        "group_sequence": "number in the group, 0 = none; null = no group",
-        "group_last": "whether it is the last of its group; null = no group",
-    }),
-    "blocks": Meaning("a sealed block of frames in an archive file", {
-        "block": "its number in the file",
-        "count": "frames in it",
-        "first_lsn": "lowest LSN in it",
-        "last_lsn": "highest LSN in it",
-        "time_min_ns": "earliest time in it, ns",
-        "time_max_ns": "latest time in it, ns",
-        "follows_lsn": "last LSN before the file",
-    }),
-    "dict": Meaning("a name or a text that a frame carries; also `names`", {
-        "kind": "queue, reader, program, or text: reason, evidence or order of the frame `lsn`",
-        "key": "queue: its number; reader, program: client id; text: FrameType",
-        "lsn": "of the frame that says so",
-        "text": "the name or text",
-    }),
+    **SOURCE,
     "messages": Meaning("a message", {
         "born_lsn": "LSN of the PUT",
         "born_ns": "time of the PUT, ns",
@@ -139,6 +78,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "first_epoch": "manager of its first frame",
         "last_epoch": "manager of its last frame",
         "life_ns": "from PUT to end, ns",
+        "born_rest": "nanoseconds of `born` behind its microsecond",
+        "ended_rest": "nanoseconds of `ended_at` behind its microsecond",
+        "first_wait_ns": "first_give_ns less born_ns (less 0: no birth is known)",
+        "behind_end_ns": "last_ns less end_ns (less 0: it has no end)",
+        "behind_end_lsn": "last_lsn less end_lsn (less 0: it has no end)",
+        "before_born_lsn": "born_lsn (0: no birth is known) less first_lsn",
         "born": "time of the PUT",
         "first_give": "time of the first hand-out",
         "ended_at": "time of its end",
@@ -185,6 +130,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
                     "no operator held it, its sender's unit of work was committed",
         "wait_ns": "arrival to first hand-out, ns",
         "ready_wait_ns": "when it could first be taken to first hand-out, ns",
+        "arrived_rest": "nanoseconds of `arrived` behind its microsecond",
+        "left_rest": "nanoseconds of `left_at` behind its microsecond",
+        "withheld_ns": "arrival until it could first be taken, ns: mostly 0",
+        "again_ns": "first to last hand-out, ns: mostly 0",
+        "others_ns": "service_ns less work_ns: its reader was at those before it, ns",
+        "behind_left_lsn": "last_lsn less left_lsn (less 0: it is there)",
         "service_ns": "last hand-out to the end, ns; of messages taken together with those before",
         "work_ns": "the reader's own time, ns: of messages taken together each begins when the one "
                    "before is finished",
@@ -259,6 +210,21 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "deaths": "readers that died with one of these messages",
         **_times("ready_wait", "wait of what it got, since it could be taken", "ready wait"),
         "day": "day (UTC) on which the messages were put, or came to the queue that it got them of",
+    }),
+    "hand_outs": Meaning("a client, queue and day: what it was handed out, and made of it", {
+        "client": "client id in its epoch",
+        "program": "name that it gave itself; null: nobody said it",
+        "pid": "process; 0: of a manager before, who is not known",
+        "uid": "user of that process",
+        "gives": "hand-outs to it",
+        "give_bytes": "bytes of the bodies, each time that they were handed out",
+        "again": "hand-outs of these that were not the first attempt",
+        "done": "messages that it took off the queue; as an operator, too",
+        "deferred": "hand-outs that it put off",
+        "returned": "hand-outs that it gave back, or that came back untouched or backed out",
+        "failed": "failed attempts of its own",
+        "deaths": "those of them that failed as it died",
+        "day": "day (UTC) of the hand-outs and answers",
     }),
     "operators": Meaning("an order of an operator", {
         "lsn": "LSN of the order",

@@ -1,7 +1,8 @@
 """Tables that an older omq-spark made: their events stay, everything else is told anew.
 
-Version 6 had columns named as words of SQL (`left`, `end`), no waits without the sender's delay,
-and sketches that differed from run to run. Version 5 forgot, of a message on two queues, what its
+Version 7 stored columns that follow from others (derived.py). Version 6 had columns named as words
+of SQL (`left`, `end`), no waits without the sender's delay, and sketches that differed from run to
+run. Version 5 forgot, of a message on two queues, what its
 reader had done before it in an earlier batch, and the names that queues had then. Version 4 took
 idel.server's frame for the end of a message with a large body, version 3 kept what it knew of the
 answers as a whole, version 2 had no Delta tables, and answers in `gold`: their files stay known, no
@@ -27,7 +28,7 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import VERSION, FileRecord, Manifest
 from omqtools.omqspark.out import CURRENT
 
-TOLD_ANEW: Final = (2, 3, 4, 5, 6)
+TOLD_ANEW: Final = (2, 3, 4, 5, 6, 7)
 
 
 def upgraded(lake: Lake) -> Manifest:

@@ -85,6 +85,8 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
                          help="the columns: name, type, unit and meaning")
         one.add_argument("--old-names", choices=("duckdb", "spark"), help="SQL of views in which "
                          "columns have their names of before, too")
+        one.add_argument("--views", choices=("duckdb", "spark"), help="SQL of views with all "
+                         "columns: those that are stored, and those that follow from them")
     elif name == "state":
         one.add_argument("--at", required=True, help="an LSN, or a time (ISO, UTC)")
     elif name == "biography":

@@ -26,8 +26,9 @@ from omqtools.omqspark.manifest import Manifest
 
 LIVES: Final = ("messages", "stays")
 ANSWERS: Final = tuple(answer.name for answer in _ANSWERS)
+BESIDE: Final = "beside"
 FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "worked", "clients", "known",
-                 "gold", "report")
+                 "gold", "report", BESIDE)
 """`gold`: of versions before 3."""
 KNOWN: Final = "known"
 INDEX: Final = f"{KNOWN}/index"

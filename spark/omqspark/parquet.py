@@ -14,11 +14,13 @@ In the middle of a crash: a folder that is written is one of a batch that does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -35,13 +37,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from omqtools.omqspark import columns, plan
+from omqtools.omqspark import columns, encodings, plan
 from omqtools.omqspark.engine import is_columnar
 
 FEW_BYTES: Final = 4 * 1024 * 1024
 """Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
 or the sketches of 100 queues and hours."""
-DELTA: Final = "DELTA_BINARY_PACKED"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
 _TYPES: Final[dict[str, DataType]] = {
     "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(), "string": StringType(),
@@ -81,6 +82,16 @@ def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = 
         for (path, info), each in zip(found, values, strict=True))]), whole)
 
 
+def streamed(spark: SparkSession, where: str, schema: pa.Schema) -> DataFrame:
+    """The rows of a folder without folders in it, which no process holds as a whole."""
+    if is_columnar():
+        fs, path = plan.filesystem(where)
+        own: Any = spark
+        found: DataFrame = own.streamed(ds.dataset(path, schema, "parquet", filesystem=fs))
+        return found
+    return spark.read.schema(from_arrow_schema(schema)).parquet(where)
+
+
 def each_file(paths: Iterable[str], schema: StructType, names: Sequence[str]
               ) -> Iterator[pa.Table]:
     """Some columns of the files below some folders, one after the other, without Spark."""
@@ -88,6 +99,17 @@ def each_file(paths: Iterable[str], schema: StructType, names: Sequence[str]
     for path in paths:
         for info in files_of(path):
             yield _read(path, info, {}, arrow)
+
+
+def pieces(where: str, apart: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a folder piece by piece, file by file, each with the value of a column in its
+    path; "": there is none."""
+    fs, path = plan.filesystem(where)
+    for info in sorted(files_of(where), key=lambda info: str(info.path)):
+        value = _values(info.path, path).get(apart, "")
+        with fs.open_input_file(info.path) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches():
+                yield NO_VALUE if value is None else value, batch
 
 
 def no_rows(schema: StructType, names: Sequence[str]) -> pa.Table:
@@ -147,11 +169,18 @@ def _few(files: Iterable[Any]) -> bool:
 def rows_in(where: str) -> int:
     """How many rows the files below a folder have."""
     fs, _ = plan.filesystem(where)
-    total = 0
-    for info in files_of(where):
-        with fs.open_input_file(info.path) as file:
-            total += pq.read_metadata(file).num_rows
-    return total
+    return sum(counts(fs, [info.path for info in files_of(where)]))
+
+
+def counts(fs: pafs.FileSystem, paths: Sequence[str]) -> list[int]:
+    """How many rows some files have, by their ends; several at a time: an object store answers
+    late."""
+    def one(path: str) -> int:
+        with fs.open_input_file(path) as file:
+            return int(pq.read_metadata(file).num_rows)
+
+    with ThreadPoolExecutor(min(plan.HEADS_AT_ONCE, max(1, len(paths)))) as pool:
+        return list(pool.map(one, paths))
 
 
 def _values(path: str, above: str) -> dict[str, str | None]:
@@ -189,7 +218,7 @@ def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
         _write(table, where, apart, append=append)
         return table
     writer = frame.write.mode("append" if append else "overwrite").options(
-        **_spark_how(frame.schema))
+        **encodings.spark_how(frame.schema))
     (writer.partitionBy(*apart) if apart else writer).parquet(where)
     return None
 
@@ -210,11 +239,11 @@ def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -
     if not append:
         fs.delete_dir_contents(path)
     name = f"part-{int(append):05d}.parquet"
-    for values, rows in _split(table, list(apart)):
+    for values, rows in _split(encodings.by_message(table), list(apart)):
         folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
                                    for key, value in values.items())])
         fs.create_dir(folder)
-        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, **_how(rows.schema))
+        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, **encodings.how(rows.schema))
 
 
 def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
@@ -223,34 +252,12 @@ def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
     file of the second time."""
     fs, path = plan.filesystem(where)
     fs.create_dir(path)
-    with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=fs, **_how(schema)
-                          ) as writer:
+    with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=fs,
+                          **encodings.how(schema)) as writer:
         for each in paths:
             source, name = plan.filesystem(each)
-            writer.write_table(_read(each, source.get_file_info([name])[0], {}, schema))
-
-
-def _how(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are written: what Arrow's writers are told."""
-    rising = [field.name for field in schema if rises(field)]
-    return {"compression": "zstd",
-            "use_dictionary": [each for each in schema.names if each not in rising],
-            "column_encoding": dict.fromkeys(rising, DELTA) if rising else None}
-
-
-def _spark_how(schema: StructType) -> dict[str, str]:
-    """The same for Spark's: in the second version of the format it writes differences where it may
-    not make a dictionary. Without it these columns take twice as much."""
-    return {"parquet.writer.version": "v2"} | {
-        f"parquet.enable.dictionary#{field.name}": "false"
-        for field in to_arrow_schema(schema, timezone="UTC") if rises(field)}
-
-
-def rises(field: pa.Field) -> bool:
-    """Whether a column is of instants or numbers that go up, nearly each another one: a dictionary
-    of them doubles the file, their differences halve it (measured: stays, messages)."""
-    return bool(pa.types.is_timestamp(field.type)) or (
-        bool(pa.types.is_integer(field.type)) and field.name.endswith(("_ns", "lsn", "qpool")))
+            writer.write_table(encodings.by_message(
+                _read(each, source.get_file_info([name])[0], {}, schema)))
 
 
 def _split(table: pa.Table, apart: list[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:

@@ -28,6 +28,7 @@ Errors: NoArchive, MixedArchives, BadRequest (OUT is not ours; a file to be read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from omqtools.omqspark import bronze, columns, parquet, plan, tables
 from omqtools.omqspark.answer_tables import Basis, Index
 from omqtools.omqspark.clients import CLIENTS, client_names, needed
 from omqtools.omqspark.daily import DAY, News, Telling
+from omqtools.omqspark.derived import packed, whole
 from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.job import Job, refuse_another, unknown, what_to_do
 from omqtools.omqspark.lake import Lake
@@ -60,6 +62,7 @@ from omqtools.omqspark.work import Task, Work
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100
+SMALL_ROWS = 100_000
 WORKED = StructType([StructField(name, LongType()) for name in (
     "epoch", "reader", "reader_pid", "last_lsn", "last_ns")])
 STAY = ("qpool", "queue", "visit")
@@ -112,7 +115,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     before, frames = known.current, _frames(lake, known, job, files)
     say(f"batch {number}: files {files[0]} to {files[-1]}, {frames:,} events")
     reading = [job.new[file] for file in files if file in job.new]
-    findings = _read(lake, job.archive, reading, number)
+    read = _read(lake, job.archive, reading, number)
     for item, header in reading:
         known.take(FileRecord.of(header, item.size, number, item.modified_ns))
     say(f"batch {number}: the events are read")
@@ -135,27 +138,30 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     queues = queue_names(lake.spark, names_now)
     ends, readers = known.epoch_ends(counted), _readers(lake, index, before)
     worked = None if before < 0 else parquet.load(lake.spark, [lake.path("worked", before)], DONE)
-    clients = client_names(names, None if before < 0 else parquet.load(
-        lake.spark, [lake.path("clients", before)], CLIENTS))
+    before_names = [] if before < 0 else [lake.path("clients", before)]
+    clients = client_names(
+        names, parquet.load(lake.spark, before_names, CLIENTS) if before_names else None)
+    called = Called(queues, clients, _small(clients, [
+        *before_names, *lake.folders("names", known, files)]))
     lives = _lives(lake, with_work(stays(events, ends), readers, worked), events, number, ends,
-                   Called(queues, clients))
+                   called)
     say(f"batch {number}: messages and stays are written")
     for table, rows in zip(LIVES[::-1], lives, strict=True):  # known also where there are no rows
-        index.schemas[table] = rows.schema.json()
+        index.schemas[table] = packed(rows, table).schema.json()
     end_ns = max((known.files[file].time_max for file in counted), default=0)
     # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
     since = [max(known.files[file].time_max for file in told_before)] if told_before else []
     news = News(min([known.files[file].begins[1] for file in files] + since),
                 max((known.files[file].last_lsn for file in told_before), default=0), forced)
     Telling(lake, number, index, Basis(*lives, good, names, end_ns), queues, news).tell()
-    findings += [{"kind": "replaced", "file": file, "detail": "it is another file than the one "
-                  "that was read before; the tables are of this one"}
-                 for file in files if file in job.replaced]
-    before_void, counts = job.known_of(files)
-    for each in findings:
-        counts[each["kind"]] = counts.get(each["kind"], 0) + 1
+    findings = [*read.findings, *(
+        {"kind": "replaced", "file": file, "detail": "it is another file than the one that was "
+         "read before; the tables are of this one"} for file in files if file in job.replaced)]
+    before_void, known_counts = job.known_of(files)
+    counts = Counter(known_counts) + Counter(read.more) + Counter(
+        each["kind"] for each in findings)
     findings += before_void
-    known.batches.append(Batch(number, files, findings[:EXAMPLES_MAX], counts))
+    known.batches.append(Batch(number, files, findings[:EXAMPLES_MAX], dict(counts)))
     return number
 
 
@@ -167,9 +173,9 @@ def _frames(lake: Lake, known: Manifest, job: Job, files: list[int]) -> int:
 
 
 def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeader]], number: int
-          ) -> list[dict[str, Any]]:
+          ) -> bronze.Written:
     """Files into bronze; what is wrong with them."""
-    work = Work({"path": archive}, list(columns.EVENTS))
+    work = Work({"path": archive}, list(columns.BRONZE))
     tasks = [Task(splits) for splits in plan.splits(reading, work.split_bytes)]
     return bronze.write(lake.spark, work, tasks, lake.path("bronze", number),
                         lake.path("names", number))
@@ -191,15 +197,25 @@ def _readers(lake: Lake, index: Index, before: int) -> DataFrame | None:
     day = DAY.format(datetime.fromtimestamp(first // NS_PER_S, UTC))
     paths = [f"{lake.part('readers', number)}/day={one}"
              for one, parts in index.state["readers"].items() if one >= day for number in parts]
-    return parquet.load(lake.spark, paths, WORKED) if paths else None
+    return _small(parquet.load(lake.spark, paths, WORKED), paths) if paths else None
+
+
+def _small(frame: DataFrame, paths: Sequence[str]) -> DataFrame:
+    """The rows of some folders, which every task of a join gets as a whole if they are few: these
+    pass through the driver. Programs that live for one message have as many names as there are
+    messages."""
+    few = sum(map(parquet.rows_in, paths)) <= SMALL_ROWS
+    return F.broadcast(frame) if few else frame
 
 
 @dataclass(frozen=True)
 class Called:
-    """Names of queues (words.queue_names) and of programs (clients.client_names)."""
+    """Names of queues (words.queue_names) and of programs (clients.client_names); `joined`: the
+    same, as it is to be joined."""
 
     queues: DataFrame
     clients: DataFrame
+    joined: DataFrame
 
 
 def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: Ends,
@@ -207,15 +223,15 @@ def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: E
     """Stays and messages, apart by whether the message has ended, as they are written; and the
     events of the open ones. Few stays are made beside the messages, on another core: which of them
     are open is said behind that."""
-    told = lived(spent, "stays", called.queues, called.clients)
+    told = lived(spent, "stays", called.queues, called.joined)
     with ThreadPoolExecutor(1) as beside:
         if is_columnar():
             told = parquet.local(lake.spark, told.toArrow(), told.schema)
         rows = beside.submit(told.toArrow) if lake.few and not is_columnar() else None
-        messages = parquet.saved(
-            lived(lifecycle(events, ends), "messages", called.queues, called.clients).withColumn(
-                "ended", F.col("end_lsn").isNotNull().cast("int")), lake.path("messages", number),
-            APART, few=lake.few)
+        messages = _saved(
+            lake, lived(lifecycle(events, ends), "messages", called.queues, called.joined
+                        ).withColumn("ended", F.col("end_lsn").isNotNull().cast("int")),
+            "messages", number)
         still = messages.where("ended = 0").select("qpool")
         left = parquet.saved(events.join(still, "qpool", "left_semi").select(*columns.EVENTS),
                              lake.path("open", number), (), few=lake.few)
@@ -223,8 +239,14 @@ def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: E
         if rows is not None:
             told = parquet.local(lake.spark, rows.result(), told.schema)
     marked = told.join(still.withColumn("open", F.expr("true")), "qpool", "left")
-    spans = parquet.saved(marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
-        "open"), lake.path("stays", number), APART, few=lake.few)
+    spans = _saved(lake, marked.withColumn("ended", F.col("open").isNull().cast("int")).drop(
+        "open"), "stays", number)
     parquet.save(spans.where("ended = 0 AND work_ns IS NOT NULL").select(
         *STAY, F.col("work_ns").alias("worked_ns")), lake.path("worked", number), few=lake.few)
     return spans, messages
+
+
+def _saved(lake: Lake, rows: DataFrame, table: str, number: int) -> DataFrame:
+    """Messages or stays as they were written, with all columns."""
+    return whole(parquet.saved(packed(rows, table), lake.path(table, number), APART,
+                               few=lake.few), table)

@@ -3,19 +3,18 @@
 The pool of an instance is ahead of its archive, for a journal file retires behind the checkpoint. A
 message that is open in the archive and not in the pool has ended since, or is lost: the journal
 files that are not archived yet tell. The pool is read first: an end that it already shows stands in
-the journal.
+the journal. Both are of this host; what they say goes on piece by piece to whoever asked (audit.py
+has it in files of OUT), so no process holds as much as there is in a pool.
 
-Invariant: nothing is written.
+Invariant: nothing is written to the spool.
 Errors: MixedArchives for another instance's pool, NoArchive where there is none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-import numpy as np
 
 from omq.base.arrays import Vector
 from omq.base.errors import MixedArchives, NoArchive
@@ -30,26 +29,23 @@ from omq.storage.journal_reader import load_file
 from omq.storage.journal_scan import FileScan
 from omq.storage.pool import PoolFiles
 
-NONE: Final = np.zeros(0, "<i8")
+Keep = Callable[[Vector], None]
+"""Takes some QPoolIds, eight bytes each, in no order."""
 
 
 @dataclass(slots=True)
 class Beside:
-    """`there`: QPoolIds in the pool, `ended`: of messages that ended behind the archive; eight
-    bytes each, in no order. `checkpoint`: the LSN up to which the pool knows everything (None: it
-    does not say), `unknown`: why it cannot be said who is lost."""
+    """`checkpoint`: the LSN up to which the pool knows everything (None: it does not say),
+    `unknown`: why it cannot be said who is lost."""
 
-    there: Vector
-    ended: list[Vector] = field(default_factory=list)
     checkpoint: int | None = None
     unknown: str = ""
 
 
-def pool_messages(spool: Path, uuid: bytes) -> Vector:
-    """QPoolIds of the messages in a pool."""
+def pool_messages(spool: Path, uuid: bytes, keep: Keep) -> None:
+    """`keep` is given the QPoolIds of the messages in a pool."""
     paths = SpoolPaths(spool)
     pool = PoolFiles(paths, uuid, write=False)
-    found: list[Vector] = [NONE]
     if not paths.msgpool.is_dir():
         raise NoArchive(path=paths.msgpool)
     try:
@@ -62,22 +58,23 @@ def pool_messages(spool: Path, uuid: bytes) -> Vector:
             if head["uuid"] != uuid:
                 raise MixedArchives(file=file.path, uuid=head["uuid"].hex(), expected=uuid.hex())
             for chunk in pool.scan(number):
-                found.append(chunk.records["qpool"][chunk.live].astype("<i8"))
+                keep(chunk.records["qpool"][chunk.live].astype("<i8"))
     finally:
         pool.close()
-    return np.concatenate(found)
 
 
-def beside(spool: Path, uuid: bytes, last_file: int, last_lsn: int) -> Beside:
-    """Pool and journal of a spool, behind archive file `last_file`, which ends with `last_lsn`."""
+def beside(spool: Path, uuid: bytes, last_file: int, last_lsn: int, keep: Keep) -> Beside:
+    """Pool and journal of a spool, behind archive file `last_file`, which ends with `last_lsn`.
+    `keep` is given who is in the pool, and who ended behind the archive."""
     paths = SpoolPaths(spool)
     control, _ = poolctrl.load(paths)  # before the pool, which may grow meanwhile
-    found = Beside(pool_messages(spool, uuid), checkpoint=control.lsn if control else None)
+    pool_messages(spool, uuid, keep)
+    found = Beside(checkpoint=control.lsn if control else None)
     if control is None and (paths.msgpool / poolctrl.NAME).exists():
         found.checkpoint = 0  # there was none yet: what is in the journal need not be in the pool
     if control is None or control.lsn <= last_lsn:
         return found  # it knows nothing that the archive does not
-    reached = _behind(paths, uuid, last_file, last_lsn, found.ended)
+    reached = _behind(paths, uuid, last_file, last_lsn, keep)
     if reached < control.lsn:
         found.unknown = (f"the pool is of LSN {control.lsn}, the archive ends at {last_lsn}, and "
                          f"the journal between them is read up to {reached} only; run --incremental"
@@ -85,9 +82,8 @@ def beside(spool: Path, uuid: bytes, last_file: int, last_lsn: int) -> Beside:
     return found
 
 
-def _behind(paths: SpoolPaths, uuid: bytes, last_file: int, last_lsn: int, ended: list[Vector]
-            ) -> int:
-    """Adds to `ended` who ended in the journal files behind an archive file; the LSN up to which
+def _behind(paths: SpoolPaths, uuid: bytes, last_file: int, last_lsn: int, keep: Keep) -> int:
+    """Gives `keep` who ended in the journal files behind an archive file; the LSN up to which
     they are there without a gap."""
     folders = {number: folder for folder in (paths.archive, paths.journal) if folder.is_dir()
                for number in numbers_in(folder) if number > last_file}
@@ -111,6 +107,6 @@ def _behind(paths: SpoolPaths, uuid: bytes, last_file: int, last_lsn: int, ended
             if block.header.first_lsn > reached + 1:
                 return reached
             ends = block.frames["flags"] & FrameFlag.LAST_PART != 0
-            ended.append(block.frames["qpool"][ends].astype("<i8"))
+            keep(block.frames["qpool"][ends].astype("<i8"))
             reached = max(reached, block.header.last_lsn)
     return reached

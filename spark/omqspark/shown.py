@@ -10,18 +10,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 
-from omqtools.omqspark import parquet
+from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.charts import POINTS_MAX
+from omqtools.omqspark.duck_text import PLAIN
 from omqtools.omqspark.gold import MINUTE_NS, READER
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import Out
 
 _MINUTES: Final = ["queue", "minute_ns", "arrivals", "departures", "depth", "oldest_s"]
+_WAITING: Final = pa.schema([("queue", pa.int32()), ("qpool", pa.int64()), (
+    "arrived", pa.timestamp("us", tz="UTC")), ("arrived_rest", pa.int32()),
+    ("left_lsn", pa.int64())])
 _ADDED: Final = ["messages", "gives", "failed", "deaths", "busy_s", "works"]
 
 
@@ -77,14 +83,18 @@ def whole_readers(readers: pd.DataFrame) -> pd.DataFrame:
 
 
 def oldest(out: Out) -> pd.DataFrame:
-    """(queue, qpool): of what is on each queue at the end of the data, what came first."""
-    where = f"{out.path('stays', out.current())}/ended=0"
-    schema = StructType([StructField("queue", IntegerType()), *(
-        StructField(name, LongType()) for name in ("qpool", "arrived_ns", "left_lsn"))])
-    found = [part.filter(pc.is_null(part["left_lsn"])).to_pandas()
-             for part in parquet.each_file([where], schema, schema.names)]
-    rows = pd.concat([parquet.no_rows(schema, schema.names).to_pandas(), *found])
-    return rows.sort_values("arrived_ns").groupby("queue", as_index=False)["qpool"].first()
+    """(queue, qpool): of what is on each queue at the end of the data, what came first. The rows
+    are as many as wait: they go through DuckDB, a piece at a time."""
+    fs, where = plan.filesystem(f"{out.path('stays', out.current())}/ended=0")
+    if fs.get_file_info([where])[0].type == pafs.FileType.NotFound:
+        return pd.DataFrame({"queue": pd.Series(dtype="int32"), "qpool": pd.Series(dtype="int64")})
+    waiting = ds.dataset(where, _WAITING, "parquet", filesystem=fs)
+    with duckdb.connect(config=PLAIN) as database:
+        database.register("waiting", waiting)
+        found: pd.DataFrame = database.sql(
+            "SELECT queue, arg_min(qpool, (arrived, arrived_rest, qpool)) AS qpool FROM waiting "
+            "WHERE left_lsn IS NULL GROUP BY queue ORDER BY queue").df()
+    return found
 
 
 def queue_names(out: Out, wanted: Collection[int] | None = None) -> dict[int, str]:

@@ -31,15 +31,15 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
 from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import plan
+from omqtools.omqspark import parquet, plan
 from omqtools.omqspark.answer_tables import ALWAYS, Index
+from omqtools.omqspark.derived import whole
 from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
 from omqtools.omqspark.manifest import of_another
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.manifest import Manifest
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Of the columns; a table of another one is made anew by a run without --incremental."""
 KEEP_DAYS: Final = 7
 CHECKPOINT_COMMITS: Final = 10
@@ -177,13 +177,11 @@ def _written(lake: Out, name: str, batch: int) -> Iterator[Written]:
     """The files of a batch."""
     fs, root = plan.filesystem(lake.path(name))
     _, where = plan.filesystem(lake.path(name, batch))
-    for info in fs.get_file_info(pafs.FileSelector(where, recursive=True)):
-        if info.type != pafs.FileType.File or not info.base_name.endswith(".parquet"):
-            continue
+    infos = [info for info in fs.get_file_info(pafs.FileSelector(where, recursive=True))
+             if info.type == pafs.FileType.File and info.base_name.endswith(".parquet")]
+    for info, rows in zip(infos, parquet.counts(fs, [info.path for info in infos]), strict=True):
         tail = info.path[len(root.rstrip("/")) + 1 :]
         values = dict(part.split("=", 1) for part in tail.split("/")[:-1])
-        with fs.open_input_file(info.path) as file:
-            rows = pq.read_metadata(file).num_rows
         yield Written(tail, info.size, info.mtime_ns // 1_000_000, rows,
                       {key: unquote(value) for key, value in values.items()})
 
@@ -211,18 +209,20 @@ def table(lake: Out, name: str, version: int | None = None) -> DeltaTable:
 
 
 def schemas(lake: Out) -> dict[str, pa.Schema]:
-    """The columns of each table, as of the last run."""
+    """The columns of each table that are stored, as of the last run."""
     return {name: pa.schema(table(lake, name).schema().to_arrow())
             for name in versions(lake)["versions"]}
 
 
 def frame(lake: Lake, name: str, version: int | None = None) -> DataFrame:
-    """The same for Spark, without any jar: the files that count, with their partition columns."""
+    """The same for Spark, without any jar: the files that count, with their partition columns, and
+    with those that follow from others (derived.py)."""
     found = table(lake, name, version)
     paths = [f"{lake.path(name)}/{each.path}" for each in files(found)]
     if not paths:
-        return lake.spark.createDataFrame(pa.schema(found.schema().to_arrow()).empty_table())
-    return lake.spark.read.option("basePath", lake.path(name)).parquet(*paths)
+        return whole(lake.spark.createDataFrame(
+            pa.schema(found.schema().to_arrow()).empty_table()), name)
+    return whole(lake.spark.read.option("basePath", lake.path(name)).parquet(*paths), name)
 
 
 def vacuum(lake: Out, keep_days: float, *, left: bool = False) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from omq.format.frame_rules import By, Comes, Reason
 from omq.format.journal import FrameType
 from omqtools.omqspark.clients import PRODUCER, READER, with_name
-from omqtools.omqspark.engine import F
+from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.lifecycle import DIED, is_type
 
 Names = list[tuple[int, str]]
@@ -58,9 +58,12 @@ def how(column: str, reason: str) -> Column:
 
 def names_told(names: DataFrame, before: Mapping[str, Names]) -> dict[str, Names]:
     """What each queue was called, from which LSN on, one for each change: what earlier batches knew
-    (`before`) and the rows of a `names` table. Collected: as many rows as there are queues in the
-    files of a batch."""
-    rows = names.where("kind = 'queue' AND bad IS NULL").select("key", "lsn", "text").collect()
+    (`before`) and the rows of a `names` table. Each file names all queues; collected are those
+    names that a queue did not have before."""
+    had = F.lag("text").over(Window.partitionBy("key").orderBy("lsn"))
+    rows = names.where("kind = 'queue' AND bad IS NULL").select(
+        "key", "lsn", "text", had.alias("had")).where(
+        F.col("had").isNull() | (F.col("had") != F.col("text"))).collect()
     found = {number: list(history) for number, history in before.items()}
     for row in sorted(rows, key=lambda row: int(row["lsn"])):
         history = found.setdefault(str(row["key"]), [])

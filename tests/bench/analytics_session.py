@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -106,11 +107,12 @@ def ways(spark: Any, where: str, scratch: str) -> dict[str, Callable[[], Any]]:
         return spark.read.format("omqj").option("path", where)
 
     def to_bronze() -> None:
-        work = Work({"path": where}, list(columns.EVENTS))
+        work = Work({"path": where}, list(columns.BRONZE))
         bronze.write(spark, work, work.tasks(work.listing()), table, f"{scratch}/names")
 
     def written() -> Any:
-        return spark.read.schema(columns.ddl("events")).parquet(table)
+        return spark.read.schema(columns.ddl("events")).parquet(table).withColumn(
+            "ts", F.expr("timestamp_micros(time_ns div 1000)"))
 
     spark.dataSource.register(TupleSource)
     few = ",".join(FEW)

@@ -28,7 +28,7 @@ PAGES = ("/", "/queues", "/queues/A", "/queues/A/messages", "/services", "/reade
 
 
 def test_nobody_sees_anything_before_the_login(web: Web) -> None:
-    for path in (*PAGES, "/audit", "/units", "/live", "/events/live", "/messages/1"):
+    for path in (*PAGES, "/audit", "/units", "/schedules", "/live", "/events/live", "/messages/1"):
         answer = web.browser().get(path)
         assert answer.status == 303, path
         assert answer.headers["location"].startswith("/login?next="), path

@@ -82,7 +82,7 @@ def test_a_message_is_put_taken_and_settled(api: Api) -> None:
     first, second = (f"/deliveries/{each['delivery']}" for each in got)
     assert api.all.ask("POST", first, {"end": "done"}).status == 404, "it is another's"
     assert api.reads.ask("POST", first, {"end": "done"}).status == 204
-    assert api.reads.ask("POST", first, {"end": "done"}).status == 404, "once"
+    assert api.reads.ask("POST", first, {"end": "fail"}).status == 404, "once"
     assert api.reads.ask("POST", second, {"end": "fail", "reason": "no"}).status == 204
     assert api.web.instance.bodies("A") == [b"\x00\xff"]
 

@@ -6,10 +6,14 @@ import ctypes
 import os
 import signal
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import omq
+from omq.base.errors import MessageCancelled
+from omq.tasks.task import progress
+from tests.waiting import pause
 
 NOT_A_FUNCTION = 1
 
@@ -71,3 +75,16 @@ def hang() -> None:
 
 
 async def coroutine(task: object) -> None: ...
+
+
+def long_one(task: dict[str, Any]) -> None:
+    """Says how far it is until it is cancelled, or its steps are over."""
+    steps = count(1) if "steps" not in task else range(task["steps"])
+    try:
+        for step in steps:
+            progress(f"step {step}")
+            pause()
+    except MessageCancelled:
+        line(task["path"], "told")
+        raise
+    line(task["path"], "done")

@@ -117,6 +117,7 @@ def test_batches_become_one_and_earlier_versions_stay(
     before = {name: tables.versions(mine)["versions"][name] for name in ("messages", "stays")}
     files = {name: len(tables.files(tables.table(mine, name))) for name in before}
     old = [batch.number for batch in mine.known().batches]
+    events = {name: rows_of(mine.read(name).drop("batch")) for name in ("bronze", "names")}
 
     did = compact(mine, 7)
     assert did["merged"] == {str(max(old) + 1): old[:-1]}
@@ -126,6 +127,12 @@ def test_batches_become_one_and_earlier_versions_stay(
     for name, found in rows.items():
         assert rows_of(tables.frame(mine, name).drop("batch")) == found, name
     assert rows_of(all_messages(mine)) == rows_of(all_messages(many))
+    for name, found in events.items():
+        assert mine._batches(name) == known.bronze()
+        assert len(known.bronze()) < len(many.known().bronze())
+        assert rows_of(mine.read(name).drop("batch")) == found, name
+    parts = mine.index(known.current).state["queue_hour"]
+    assert len(parts) >= DAYS and all(len(batches) == 1 for batches in parts.values())
     assert earlier(mine, known, 3).batches == [batch.number for batch in known.batches]
     for name, version in before.items():
         assert len(tables.files(tables.table(mine, name))) < files[name]

@@ -4,14 +4,17 @@ one directory, batch by batch; and what DuckDB has otherwise is written as Spark
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import SparkFailed
-from omqtools.omqspark import failures, tables
+from omqtools.omqspark import failures, gold, tables, views
+from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.duck import Session
 from omqtools.omqspark.engine import F, Window, columnar, is_columnar
@@ -19,6 +22,8 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
+from tests.made import writer
+from tests.spark.conftest import generated
 from tests.spark.test_late import the_same
 
 Made = tuple[Path, dict[str, Any]]
@@ -125,6 +130,88 @@ def test_what_the_engines_have_otherwise(rows: Any) -> None:
         None, 2.5, 3.5]
     joined = rows.join(rows.select("n", F.col("v").alias("w")), "n", "left")
     assert joined.columns == ["n", "k", "v", "yes", "w"], "what is joined on comes first"
+
+
+NAMES = ["it's", 'say "x"', "x'; DROP TABLE t1; --", "back\\slash", "{curly} %s", "NaN", "null",
+         "\u202eevil\u0000nul", "\U0001f600" * 40, "line\nbreak", "day=2026/x",
+         "1L div 2 -> size(x)"]
+"""Of queues: what SQL, paths of partitions or a formatter could take for its own."""
+
+
+def test_strange_names_in_another_zone_are_the_same(
+        spark: Any, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, number in enumerate(list(writer.NAMED)):
+        monkeypatch.setitem(writer.NAMED, number, f"{NAMES[place % len(NAMES)][:60]}{place}")
+    source, _ = generated(tmp_path_factory, 150, file_frames=400, stories=1)
+    few = Lake(Later(no_session), str(tmp_path / "few"))
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "America/St_Johns")
+        time.tzset()
+        run(few.engine, str(source / "archive"), few.out, incremental=False, files_per_batch=2)
+    time.tzset()
+    many = str(tmp_path / "many")
+    run(spark, str(source / "archive"), many, incremental=False)
+    the_same(Lake(spark, few.out), Lake(spark, many))
+    with views.database(few.out) as database:
+        found = {row[0] for row in database.sql("SELECT queue_name FROM queue_hour").fetchall()}
+    assert len(found) > 5 and found <= set(writer.NAMED.values())
+
+
+@pytest.mark.parametrize("cut", [1, 9, 18])
+def test_what_is_cut_anywhere_is_made_good(made: Made, tmp_path: Path, cut: int,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the second of three batches, when so many of its files are written."""
+    archive, files = tmp_path / "archive", sorted((made[0] / "archive").glob("*.oma"))
+    archive.mkdir()
+    for path in files[:2]:
+        (archive / path.name).write_bytes(path.read_bytes())
+    out, once = str(tmp_path / "out"), str(tmp_path / "once")
+    run(Later(no_session), str(archive), out, incremental=True)
+    (archive / files[2].name).write_bytes(files[2].read_bytes())
+    written: list[str] = []
+    real = pq.write_table
+
+    def write(table: pa.Table, where: str, **how: Any) -> None:
+        if len(written) == cut:
+            raise KeyboardInterrupt
+        written.append(where)
+        real(table, where, **how)
+
+    with monkeypatch.context() as there, pytest.raises(KeyboardInterrupt):
+        there.setattr(pq, "write_table", write)
+        run(Later(no_session), str(archive), out, incremental=True)
+    (archive / files[3].name).write_bytes(files[3].read_bytes())
+    run(Later(no_session), str(archive), out, incremental=True)
+    run(Later(no_session), str(archive), once, incremental=False)
+    told = [rows_by(where) for where in (out, once)]
+    assert told[0] == told[1] and min(count for count, _ in told[0].values()) > 0
+
+
+def rows_by(out: str) -> dict[str, Any]:
+    """Of each table how many rows there are, and a number of all of them without their batch."""
+    with views.database(out) as database:
+        return {name: database.sql(
+            f"SELECT count(*), sum(hash(one)::HUGEINT) FROM (SELECT * EXCLUDE (batch) FROM {name}) "
+            "AS one").fetchall()[0] for name in tables.PUBLISHED}
+
+
+def test_a_clock_that_jumps_by_decades_makes_few_rows() -> None:
+    """Messages of 1970 that wait still, and one of 2200."""
+    now, minute = 1_767_225_600 * 10**9, 60 * 10**9
+    session = Session("200m")
+    with columnar():
+        rows: Any = session.createDataFrame(pa.table({
+            "queue": [1, 1, 2], "arrived_ns": [5 * minute, now, 7_258_118_400 * 10**9],
+            "left_ns": pa.array([None, None, None], pa.int64())}))
+        end = 7_258_118_400 * 10**9 + minute
+        found = gold._minutes(Basis(rows, rows, rows, rows, end)).where("oldest_ns IS NOT NULL")
+        counted = found.groupBy("queue").count().toArrow().to_pylist()
+        first = found.where(F.col("minute_ns") == now).toArrow().to_pylist()
+    session.close()
+    assert {row["queue"]: row["count"] for row in counted} == {
+        1: 2 * gold.OLDEST_NS // minute, 2: 2}
+    assert [row["oldest_ns"] for row in first] == [minute], "who came later is the oldest then"
 
 
 def test_memory_is_bounded_and_what_does_not_fit_is_told(tmp_path: Path) -> None:

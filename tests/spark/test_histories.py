@@ -41,7 +41,7 @@ from omqtools.omqspark.findings import chosen, lines, lost, message_findings, ou
 from omqtools.omqspark.gold import _minutes, _routes
 from omqtools.omqspark.lifecycle import Ends, is_type, lifecycle, stays
 from omqtools.omqspark.manifest import FileRecord, Manifest
-from omqtools.omqspark.pool import Beside, beside
+from omqtools.omqspark.pool import beside
 from omqtools.omqspark.state import state_of
 from tests.model import instance as model_instance
 from tests.model.driver import A, B
@@ -195,13 +195,14 @@ def judged_beside(known: Manifest, spool: Path, to: Path) -> None:
         events = [row for row in table if row["file"] <= number and row["flags"] & 1]
         born = {row["qpool"]: row["lsn"] for row in events if row["type"] == FrameType.PUT}
         alive = set(born) - {row["qpool"] for row in events if row["flags"] & FrameFlag.LAST_PART}
-        pool = beside(spool, uuid, number, last)
+        ids: list[Any] = []
+        pool = beside(spool, uuid, number, last, ids.append)
         assert not pool.unknown
         judged = {q for q in alive if born[q] <= (pool.checkpoint or 0)}
-        assert judged <= set(np.concatenate([pool.there, *pool.ended]).tolist()), (
-            number, last)
+        assert judged <= {qpool for one in ids for qpool in one.tolist()}, (number, last)
         if pool.checkpoint and pool.checkpoint > last:
-            assert beside(spool, uuid, number, last - 1000).unknown, "the journal has a hole"
+            holed = beside(spool, uuid, number, last - 1000, ids.append)
+            assert holed.unknown, "the journal has a hole"
 
 
 def moved(told: Told, number: int) -> pa.Table:
@@ -274,6 +275,10 @@ def test_every_queue_is_as_the_model_says(world: tuple[Any, Ends], told: list[To
     assert ended is not None and ended[0] > 0 and ended[1] == 0, "moved, and discarded"
 
 
+def these(ids: set[int], frame: Any) -> Any:
+    return frame.sparkSession.createDataFrame([(one,) for one in ids] * 2, "qpool bigint")
+
+
 def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: list[Told]
                                                  ) -> None:
     events, ends = world
@@ -281,7 +286,7 @@ def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: 
     there = {qpool + n * QPOOLS for n, one in enumerate(told) for qpool in one.snapshot.persistent}
     told_lines = lines(spans, messages, chosen(events))
     rows = message_findings(messages, ATTEMPTS).unionByName(out_of_order(told_lines)).unionByName(
-        lost(messages, Beside(np.array(list(there))))).collect()
+        lost(messages, these(there, messages))).collect()
     assert [row.asDict() for row in rows] == []
     left = spans.where("left_ns IS NULL").groupBy("queue").count().collect()
     flow = _routes(Basis(spans, messages, events, events, 0)).collect()
@@ -290,7 +295,7 @@ def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: 
         assert row["count"] == (sum(r["came"] for r in flow if r["to_queue"] == queue)
                                 - sum(r["departed"] for r in flow if r["from_queue"] == queue))
     gone = next(iter(there))  # and somebody who is missing is missed
-    others = Beside(np.array(list(there - {gone})))
+    others = these(there - {gone}, messages)
     assert [row["qpool"] for row in lost(messages, others).collect()] == [gone]
     died = messages.where("end_type = 0")
     assert died.count() > HISTORIES / 10

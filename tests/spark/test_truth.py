@@ -23,7 +23,7 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
 from omq.storage.retire import retire
-from omqtools.omqspark import tables
+from omqtools.omqspark import tables, views
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.buckets import ERROR
 from omqtools.omqspark.lake import Lake
@@ -123,8 +123,9 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
     (base / late.name).rename(late)
     run(spark, str(archive), out, incremental=True)
     verdict = audit(lake, str(archive), pool=live.root)
-    rows = {name: tables.table(lake, name).to_pyarrow_table().to_pylist()
-            for name in tables.PUBLISHED}
+    with views.database(out) as database:
+        rows = {name: database.table(name).to_arrow_table().to_pylist()
+                for name in tables.PUBLISHED}
     yield World(told(read_facts(folder), RULES, STORM), dumps, lake, verdict, missed,
                 queue_names(lake), rows)
     durable.use(before)

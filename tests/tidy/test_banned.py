@@ -58,9 +58,10 @@ def _walks_path(source: Source) -> list[str]:
 
 def _is_ours(owner: ast.expr) -> bool:
     """durable.unlink and the disk's own methods are the allowed way, as are those of side_files;
-    `t` is the index's tables, `c` the fast path's columns."""
+    `t` is the index's tables, `c` the fast path's columns; a message's touch is its lease's."""
     return dotted(owner) in {
         *("durable", "disk", "_disk", "calls", "side_files.calls"), *("t", "tables", "c"),
+        *("message", "self.native"),
     }
 
 

@@ -40,7 +40,6 @@ def code_names(word: str) -> list[str]:
 
 ABSENT: dict[str, Callable[[], object]] = {
     "a cluster": lambda: code_names("cluster"),
-    "topics": lambda: code_names("topic") + code_names("subscri"),
     "encryption at rest": lambda: code_names("cipher") + code_names("at_rest"),
     "DKIM": lambda: code_names("dkim"),
     "spam rules": lambda: code_names("spam"),

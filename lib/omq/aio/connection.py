@@ -113,9 +113,9 @@ class AsyncConnection:
         """As Connection.put_many; an iterable that is no list runs in another thread."""
         return list(await self._call(self._puts, lambda native: native.put_many(queue, messages)))
 
-    async def cancel(self, message_id: bytes | str) -> None:
+    async def cancel(self, message_id: bytes | str, *, in_work: bool = False) -> None:
         """As Connection.cancel."""
-        await self._call(self._puts, lambda native: native.cancel(message_id))
+        await self._call(self._puts, lambda native: native.cancel(message_id, in_work=in_work))
 
     async def state(self, message_id: bytes | str) -> list[MessageState]:
         """As Connection.state."""

@@ -79,9 +79,9 @@ class AsyncMessage:
         return bool(await self._end(lambda: self.native.reply(
             body, properties=properties, priority=priority, persistent=persistent)))
 
-    async def touch(self) -> None:
-        """The work goes on: the lease begins anew."""
-        await self._run(self.native.touch)
+    async def touch(self, progress: str = "") -> None:
+        """The work goes on: as of omq.Message."""
+        await self._run(lambda: self.native.touch(progress))
 
     async def failure(self) -> Failure | None:
         """As of omq.Message."""

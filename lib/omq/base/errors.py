@@ -242,6 +242,13 @@ class LeaseLost(OmqError):
     exit_code = Exit.NO
 
 
+class MessageCancelled(LeaseLost):
+    """message {qpool_id} was cancelled, or taken away by an operator, while it was in work: end the work on it"""
+
+    status = 350
+    exit_code = Exit.NO
+
+
 class NoMessage(OmqError):
     """no such message on queue {queue}"""
 
@@ -383,6 +390,23 @@ class PrimaryAnswers(OmqError):
 run 'omq standby demote' there"""
 
     status = 260
+    exit_code = Exit.TEMPORARY
+
+
+class NeedsCopy(OmqError):
+    """{path} cannot become a standby in place: {reason}; nothing was changed. 'omq standby init' in \
+an empty directory makes one, and this spool is kept to look at"""
+
+    status = 262
+    exit_code = Exit.DATA
+
+
+class MembersSilent(OmqError):
+    """who does not answer may be the primary of a later term than {term}: {members}. Start again \
+when all of standby_members answer; or see to it that none of them serves, and let this one start \
+alone (standby_start_alone = yes)"""
+
+    status = 261
     exit_code = Exit.TEMPORARY
 
 

@@ -125,6 +125,8 @@ STANDBY_LISTENS_NO_MORE = _event(1661, "Standbys are served no more")
 STANDBY_CONNECTED = _event(1662, "A standby is connected")
 STANDBY_GONE = _event(1663, "The line of a standby ended")
 STANDBY_REFUSED = _event(1664, "A standby was refused")
+PROTECTION_CHANGED = _event(1666, "What an acknowledgement means has changed")
+MEMBERS_SILENT = _event(1665, "Members do not answer; whether one was promoted is not known")
 
 POOL_DIFFERS = _event(1281, "A pool file is not what was written into it")
 SPOOL_UPGRADED = _event(1282, "Files of an earlier version were upgraded")
@@ -214,12 +216,13 @@ CHANNEL_WAITS = _event(1612, "A batch cannot be put now; its channel waits")
 CHANNEL_RESET = _event(1625, "The number of a channel's last batch was set by people")
 CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may have")
 
-# 1560-1564: omq worker
+# 1560-1565: omq worker
 WORKER_STARTED = _event(1560, "A worker started")
 WORKER_STOPPED = _event(1561, "A worker stopped")
 TASK_DONE = _event(1562, "A task is done")
 TASK_FAILED = _event(1563, "A task failed")
 TASK_STOPPED = _event(1564, "A task was not over in time at a stop; its message goes back")
+TASK_CANCELLED = _event(1565, "A task's message was cancelled in work, and its function has ended")
 
 # 1570-1572: alarms
 ALARM_RAISED = _event(1570, "An alarm began")

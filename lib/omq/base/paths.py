@@ -121,6 +121,16 @@ class SpoolPaths:
         return self.run / "checkpoint.lock"
 
     @property
+    def protection(self) -> Path:
+        """What an acknowledgement means, where replies wait for standbys."""
+        return self.run / "protection.json"
+
+    @property
+    def standbys_lock(self) -> Path:
+        """Held while standbys.json is changed."""
+        return self.run / "standbys.lock"
+
+    @property
     def standby(self) -> Path:
         """What the process that follows a primary says of itself."""
         return self.run / "standby.json"

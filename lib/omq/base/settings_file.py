@@ -46,7 +46,7 @@ SECTION_TITLES: Final = {
     "tls": "Encryption of mail on its way in and out",
     "milter": "Milters, and policy services of Postfix's protocol",
     "dns": "Looking up the hosts that take mail for a domain",
-    "amqp": "Clients of AMQP 1.0 (NETWORK.md)",
+    "amqp": "Clients of AMQP 1.0 and 0-9-1 (NETWORK.md)",
     "channel": "Channels: messages of transmission queues go to other instances (NETWORK.md)",
     "standby": "Standbys of this instance on other hosts (STANDBY.md)",
     "web": "omq-web: the console, and its API (CONSOLE.md)",

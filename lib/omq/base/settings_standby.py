@@ -1,10 +1,10 @@
-"""The keys of section [standby] of omq.conf: where the standbys of this instance reach it over TLS
-(STANDBY.md); see omq.base.settings, whose base this is. Certificates are those of [amqp] and
-[channel]."""
+"""The keys of section [standby] of omq.conf: where the standbys of this instance reach it over TLS,
+and how it reaches them (STANDBY.md); see omq.base.settings, whose base this is. Certificates are
+those of [amqp] and [channel]."""
 
 from __future__ import annotations
 
-from omq.base.settings_key import number, part, text
+from omq.base.settings_key import choice, flag, number, part, text
 from omq.base.settings_watch import WatchSettings
 
 _HOST = r"[A-Za-z0-9.:_-]{1,255}"
@@ -22,4 +22,18 @@ class StandbySettings(WatchSettings):
     standby_silence_s: int = number("standby", 60, 5, 3600,
         "a standby that takes nothing, or says nothing, for so long is given up: its line is "
         "closed, and it comes again")
+    standby_sync: int = number("standby", 0, 0, 15,
+        "so many standbys have what is acknowledged on their disks before it is; 0: nothing waits "
+        "for standbys")
+    standby_lost: str = choice("standby", "wait", ("wait", "go_on"),
+        "what holds when fewer than standby_sync answer: wait until they do, or go on alone")
+    standby_lost_s: int = number("standby", 10, 1, 3600,
+        "of go_on: so long a reply waits before the queue manager goes on alone")
+    standby_members: str = text("standby", "", r"[ -~]{0,1000}", "tls://HOST[:PORT], or commands "
+        "that run 'omq standby send', with commas between them",
+        "how the other members of the instance are reached: a queue manager asks them at its "
+        "start, and does not serve where one knows a later term")
+    standby_start_alone: bool = flag("standby",
+        "may a queue manager serve though one of standby_members does not answer? `no`: it ends "
+        "until all of them do", default=True)
     # fmt: on

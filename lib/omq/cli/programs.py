@@ -40,7 +40,8 @@ PROGRAMS: Final[dict[str, Program]] = {
     "mail.drop": Program(
         "omq.services.mail.drop_server:main",
         "takes mail from programs of this host"),
-    "amqp.server": Program("omq.services.amqp.amqp_server:main", "serves clients of AMQP 1.0"),
+    "amqp.server": Program(
+        "omq.services.amqp.amqp_server:main", "serves clients of AMQP 1.0 and 0-9-1"),
     "channel.sender": Program(
         "omq.services.channel.channel_sender:main",
         "sends messages to other instances"),

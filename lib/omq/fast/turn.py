@@ -165,6 +165,9 @@ class Turn:
         line = self._looks.line
         if line:
             self._due = min(self._due, line[0][0])
-        path.announce(answered)
+        if server.held is None:
+            path.announce(answered)
+        else:
+            server.held.add(answered)  # they wait for standbys
         if sessions.gone:
             sessions.close_gone()

@@ -62,6 +62,8 @@ class PieceKind(IntEnum):
     DURABLE = 6  # primary: nothing new; `durable` as in every piece
     ACK = 7  # standby: it has everything up to `lsn`; up to `durable` it is on its disk
     REFUSE = 8  # either: why it ends; payload = text
+    ASK = 14  # a member that begins: what are you? payload JSON: uuid, member
+    SAID = 15  # the answer; payload JSON: uuid, member, role, promotions
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,12 @@ class PutFlag(IntFlag):
     UNIQUE = 16  # its id is a unique_key: refused where no queue of it remembers ids
 
 
+class CancelFlag(IntFlag):
+    """Bits of a CANCEL's `flags`. A manager that does not know one refuses what is in work."""
+
+    IN_WORK = 1  # also what a reader has: it is taken out of its hands
+
+
 class GivenFlag(IntFlag):
     """Bits of GIVEN.flags."""
 

@@ -176,6 +176,11 @@ class ControlLine:
         self._timeout_s = timeout_s
         self.ask({"op": "bye"})
 
+    def detach(self) -> int:
+        """The descriptor of the socket, for who speaks another way from here on."""
+        self._let_go()
+        return self._socket.detach()
+
     def close(self) -> None:
         self._let_go()
         self._socket.close()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from omq.base import clock
+from omq.base import clock, limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 from omq.format.location import number_of
@@ -34,7 +34,7 @@ class Holder(Protocol):
                 *, later: bool = False) -> None: ...
     def _move(self, message: Message, queues: tuple[str, ...], new: tuple[Outgoing, ...]
               ) -> None: ...
-    def _touch(self, message: Message) -> None: ...
+    def _touch(self, message: Message, progress: bytes, /) -> None: ...
 
 
 class Message(PayloadFacts):
@@ -125,10 +125,13 @@ class Message(PayloadFacts):
             argument = 1 + int(arguments.seconds(delay_s, "delay_s") * NS)
         self._reader._record(Settlement.FAIL, self, argument, arguments.text(reason, "reason"))
 
-    def touch(self) -> None:
-        """The work goes on: the lease (lease_s of the queue) begins anew, now. LeaseLost when the
-        message is not this reader's any more."""
-        self._reader._touch(self)
+    def touch(self, progress: str = "") -> None:
+        """The work goes on: the lease (lease_s of the queue) begins anew, now. `progress`: how far
+        it is, up to 512 bytes, for who asks (`Connection.state`); it is kept while the message is
+        in work, and not over a restart of the queue manager. LeaseLost when the message is not this
+        reader's any more, MessageCancelled when somebody took it away."""
+        words = arguments.text(progress, "progress").encode("utf-8", "replace")
+        self._reader._touch(self, words[: limits.REASON_BYTES_MAX])
 
     def release(self) -> None:
         """Give it back untouched, to its old place; no attempt is counted."""

@@ -24,6 +24,7 @@ from omq.ipc.ids_asked import Wish
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded
 from omq.ipc.parking_link import ParkingLink
+from omq.ipc.touching import lease_lost, touching
 
 _SETTLE, _TOUCH = int(Operation.SETTLE), int(Operation.TOUCH)
 _REASON_AT = SETTLE.offset("reason_at")
@@ -89,15 +90,16 @@ class Settling(Hold):
         if self.settled(message, kind, argument, text) and not later:
             self.flush()
 
-    def _touch(self, message: Message) -> None:
-        """The work on a message goes on. LeaseLost when it is not held."""
+    def _touch(self, message: Message, progress: bytes) -> None:
+        """The work on a message goes on. LeaseLost when it is not held, MessageCancelled when it
+        was taken away."""
         if in_child(self._maker):
             raise ConnectionForked(maker=self._maker, child=os.getpid())
         if not self._holds(message):
             raise LeaseLost(qpool_id=message.qpool_id)
-        row = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-        if self._link.request(_TOUCH, row, count=1).lost:
-            raise LeaseLost(qpool_id=message.qpool_id)
+        if self._link.request(_TOUCH, touching(message, progress), count=1,
+                              length=len(progress)).lost:
+            raise lease_lost(self._link, message)
 
     def _room_beside(self, payload: int) -> bool:
         """Whether a message of so many bytes goes with what is recorded, in one request."""

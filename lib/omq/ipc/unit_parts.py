@@ -24,7 +24,7 @@ ROWS_MAX: Final = 4096
 class Taken:
     """Who holds the messages that a unit took from one queue."""
 
-    def __init__(self, queue: str, touch: Callable[[Message], None],
+    def __init__(self, queue: str, touch: Callable[[Message, bytes], None],
                  put: Callable[[Outgoing], None]) -> None:
         self.queue = queue
         self._touch, self._put = touch, put

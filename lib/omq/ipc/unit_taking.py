@@ -24,6 +24,7 @@ from omq.ipc.exchange import Answer
 from omq.ipc.ids_asked import STRANGER, STRANGER_S, Wish, wish
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Encoded, Outgoing
+from omq.ipc.touching import lease_lost, touching
 from omq.ipc.unit_parts import Taken, rows_max
 
 if TYPE_CHECKING:
@@ -168,12 +169,12 @@ class Taking(ABC):
     def _put_for(self, reply: Outgoing) -> None:
         """A message that it took is answered."""
 
-    def _touch(self, message: Message) -> None:
+    def _touch(self, message: Message, progress: bytes) -> None:
         """See Message.touch."""
         self._check_open()
-        row = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-        if self._ask(Operation.TOUCH, row, count=1).lost:
-            raise LeaseLost(qpool_id=message.qpool_id)
+        if self._ask(Operation.TOUCH, touching(message, progress), count=1,
+                     length=len(progress)).lost:
+            raise lease_lost(self._link, message)
 
     def _ask(self, operation: Operation, data: bytes = b"", *, queue: int = 0, parts: int = 0,
              count: int = 0, length: int = 0, want: int = 0, argument: int = 0, flags: int = 0,

@@ -43,7 +43,9 @@ than a year at 30,000 frames a second. All terms together stay below 2**53, up t
 that keep numbers as doubles count exactly."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _MEMBER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
-_PRIMARY_MAX: Final = 300
+PRIMARY_MAX: Final = 300
+UNNAMED: Final = "former"
+"""The name of a former primary that never had one."""
 
 
 class Role(Enum):
@@ -136,6 +138,6 @@ def _wrong_member(found: dict[str, Any]) -> str:
         return f"its role is not one of {', '.join(each.value for each in Role)}"
     if not isinstance(member, str) or not is_member_name(member):
         return "its member is no name (letters, digits, _ . -, 32 at most)"
-    if not isinstance(primary, str) or len(primary) > _PRIMARY_MAX or not primary.isprintable():
+    if not isinstance(primary, str) or len(primary) > PRIMARY_MAX or not primary.isprintable():
         return "its primary is no text"
     return ""

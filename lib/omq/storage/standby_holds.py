@@ -7,23 +7,36 @@ of the spool and not of run/: after a reboot of the primary a standby that was a
 it lacks. A member that is more than `standby_files_kept` files behind holds nothing any more, and
 needs a new base.
 
+Several processes write it: each `omq standby send`, the threads of `omq standby listen`, `omq
+ship`, `omq standby forget`. Two of them that read, changed and wrote it at the same time would lose
+an entry, and with it the journal files of a standby that is away; and both write the same temporary
+file. So each change is made under paths.standbys_lock, from what is there then.
+
+Invariants: 1. a change of one member leaves all other entries as they are; 2. a file that is none
+counts as one that holds everything, and is left as it is: an entry in its place would say that
+nobody else needs anything.
+
 In the middle of a crash: the file before, or the new one. An old one keeps more than is needed.
 
-Errors: DiskError, SpoolFull of `note`. A file that is none counts as one that holds everything:
-nothing goes that a standby may need.
+Errors: DiskError, SpoolFull, SpoolLocked of `note`: who has the lock keeps it for LOCK_S.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Final
 
+from omq.base.errors import SpoolLocked
 from omq.base.paths import SpoolPaths
-from omq.storage.files import read_file, write_new_file
+from omq.storage import spool
+from omq.storage.files import File, read_file, write_new_file
 
 NAME: Final = "standbys.json"
 _BYTES_MAX: Final = 65536
 STANDBYS_MAX: Final = 16
+LOCK_S: Final = 10.0  # a change takes two syncs
+_RETRY_S: Final = 0.01
 
 
 def load(paths: SpoolPaths) -> dict[str, int] | None:
@@ -40,16 +53,39 @@ def load(paths: SpoolPaths) -> dict[str, int] | None:
 
 
 def note(paths: SpoolPaths, member: str, number: int | None) -> bool:
-    """The member goes on in that file; None: it is no standby any more. False: as it was."""
-    found = load(paths) or {}
-    if found.get(member) == number:
-        return False
-    if number is None:
-        del found[member]
-    else:
-        found[member] = number
-    write_new_file(paths.root / NAME, [(json.dumps(found, sort_keys=True) + "\n").encode()]).close()
+    """The member goes on in that file; None: it is no standby any more. False: as it was, or what
+    is there is no such file."""
+    if not _changes(load(paths), member, number):
+        return False  # as nearly always: no lock for it
+    held = _alone(paths, member)
+    try:
+        found = load(paths)
+        if found is None or not _changes(found, member, number):
+            return False
+        if number is None:
+            del found[member]
+        else:
+            found[member] = number
+        data = (json.dumps(found, sort_keys=True) + "\n").encode()
+        write_new_file(paths.root / NAME, [data]).close()
+    finally:
+        held.close()
     return True
+
+
+def _changes(found: dict[str, int] | None, member: str, number: int | None) -> bool:
+    return found is not None and found.get(member) != number
+
+
+def _alone(paths: SpoolPaths, member: str) -> File:
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            return spool.lock(paths.standbys_lock, f"standby {member}")
+        except SpoolLocked:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def needed(paths: SpoolPaths, newest: int, files_max: int) -> int:

@@ -10,6 +10,10 @@ reply_to, for `connection.request`, which waits for it and lets it expire; a mes
 answer is done. `around`: objects with `before(message)`, `after(message, result)` and
 `failed(message, error)`, each optional, called in their order, `after` and `failed` backwards.
 
+A function that works for long says how far it is: `progress("page 7 of 90")`. By that it learns,
+too, whether somebody has cancelled its message in work: MessageCancelled, which it lets pass. Who
+asks with `Connection.state` is told what it said last.
+
 Crash argument: the reader's. A death before the move leaves the message, which comes again, flagged
 redelivered; after it the message is gone and what follows is there. Errors: BadArgument.
 """
@@ -17,17 +21,20 @@ redelivered; after it the message is gone and what follows is there. Errors: Bad
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from omq import codec
-from omq.base.errors import BadName
+from omq.base.errors import BadName, BadRequest
 from omq.base.names import check_queue_name
 from omq.ipc import arguments
 from omq.ipc.outgoing import Outgoing
 
 _ATTRIBUTE: Final = "__omq_task__"
+_AT_WORK: Final[ContextVar[Any]] = ContextVar("message at work", default=None)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -134,6 +141,26 @@ def task(*, on: Mapping[type[BaseException], Outcome] | None = None, then: str =
         return function
 
     return mark
+
+
+def progress(words: str = "") -> None:
+    """Called by a function at work, in its own thread: it goes on, so the lease of its message
+    begins anew, and this is how far it is (Message.touch). MessageCancelled, LeaseLost; BadRequest
+    where no message is in work."""
+    message = _AT_WORK.get()
+    if message is None:
+        raise BadRequest(reason="progress is for a function that omq worker calls, in its thread")
+    message.touch(words)
+
+
+@contextmanager
+def at_work(message: Any) -> Iterator[None]:
+    """A function works on this message."""
+    token = _AT_WORK.set(message)
+    try:
+        yield
+    finally:
+        _AT_WORK.reset(token)
 
 
 def task_of(function: Callable[..., object]) -> Task:

@@ -15,7 +15,7 @@ from omq.ipc import arguments
 from omq.ipc.client import Connection
 from omq.ipc.message import Message
 from omq.tasks import task_end
-from omq.tasks.task import Task, task_of
+from omq.tasks.task import Task, at_work, task_of
 
 JSON, BYTES, MESSAGE = "json", "bytes", "message"
 MESSAGES_MAX: Final = 100_000
@@ -69,7 +69,8 @@ def _work(message: Message, call: Callable[..., object] | None, give: str) -> st
             given = (message if give == MESSAGE else message.body if give == BYTES
                      else json.loads(message.body))
             task.before(message)
-            result = call(given)
+            with at_work(message):
+                result = call(given)
             task.after(message, result)
             following = task.following(message, result)
     except Exception as error:

@@ -160,6 +160,9 @@ QUESTIONS: tuple[bytes, ...] = (
     b'{"op": "operate"}', b'{"op": "operate", "what": "delete", "messages": [[1, "B", 0]]}',
     b'{"op": "operate", "what": 1, "messages": Infinity, "argument": Infinity}',
     b'{"op": "unread"}', b'{"op": "unread"}', b'{"op": "cancel"}', b'{"op": "status"}',
+    b'{"op": "said"}', b'{"op": "said", "message": 1e30, "queue": {}}', b'{"op": "lost"}',
+    b'{"op": "said", "message": 99999999999999999999999999, "queue": "A"}',
+    b'{"op": "lost", "message": Infinity, "lease": -1}',
 )
 
 

@@ -757,9 +757,9 @@ class Life:
                               self.engine.forget_reader)
         assert not outcome.refused, outcome.refused
 
-    def cancel(self, qpool: int, *queues: int, putter: int = 0) -> None:
-        """A program takes its message off all of its queues: one request, asked for again after a
-        death."""
+    def cancel(self, qpool: int, *queues: int, putter: int = 0, in_work: bool = False) -> None:
+        """A program takes its message off all of its queues, out of the hands of its reader if that
+        is wanted: one request, asked for again after a death."""
         left: Known | None = self.state()[qpool]
         for turn, queue in enumerate(queues):
             assert left is not None
@@ -770,7 +770,8 @@ class Life:
         entries = by_id.places(self.core.t.slot_of(qpool))
         assert len(entries) == len(queues)
         with self.refusable():
-            by_id.cancel(self.putters[putter], entries, sequence, b'{"sim": 2}')
+            by_id.cancel(self.putters[putter], entries, sequence, b'{"sim": 2}',
+                         self.engine.forget_reader if in_work else None)
 
     # pool.writer and the archive
 

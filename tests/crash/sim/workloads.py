@@ -13,7 +13,7 @@ from omq.core.engine.operate import Action
 from omq.core.engine.state import IDEL
 from omq.format.definition import Definition, Kind
 from omq.format.wire import Settlement
-from tests.crash.sim.life import SETTINGS, WIDE, A, B, C, Life
+from tests.crash.sim.life import DEATH_S, SETTINGS, WIDE, A, B, C, Life
 
 DONE, DEFER, FAIL, RELEASE = Settlement.DONE, Settlement.DEFER, Settlement.FAIL, Settlement.RELEASE
 SIZES: Final = (10, 300, 1500, 3000)
@@ -337,6 +337,33 @@ def cancels(life: Life, random: Random) -> None:
     life.checkpoint()
 
 
+def cancels_in_work(life: Life, random: Random) -> None:
+    """Messages that readers have, cancelled by those that put them, beside such that wait."""
+    both = life.put(A, B, size=random.choice(SIZES[:2]))
+    large, brief = life.put_container(A, 1000), life.put(A, persistent=False)
+    stays, failed = life.put(A), life.put(C)
+    life.commit()
+    life.settle(FAIL, life.give(C))
+    life.commit()
+    life.pass_time(DEATH_S + 1)
+    life.tick()
+    life.give(C)
+    given = life.give(A, 4)
+    life.commit()
+    if random.random() < 0.5:
+        life.checkpoint()
+    life.cancel(both, A, B, in_work=True)
+    if random.random() < 0.5:
+        life.commit()
+    life.cancel(large, A, in_work=True)
+    life.cancel(failed, C, in_work=True)
+    life.commit()
+    life.cancel(brief, A, in_work=True)
+    life.settle(random.choice((DONE, RELEASE)), [each for each in given if each.qpool == stays])
+    life.commit()
+    life.checkpoint()
+
+
 def units(life: Life, random: Random) -> None:
     """Units of work: committed, in blocks larger than those of a group, and backed out."""
     for _ in range(5):
@@ -528,4 +555,5 @@ WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "poison": poison, "restart": restart, "wide": wide, "batches": batches,
     "operators": operators, "archived": archived,
     "units": units, "doubts": doubts, "times": times, "in_groups": in_groups,
-    "queues": queues, "keys": keys, "cancels": cancels}
+    "queues": queues, "keys": keys, "cancels": cancels,
+    "cancels_in_work": cancels_in_work}

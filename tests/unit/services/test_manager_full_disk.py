@@ -75,7 +75,7 @@ def test_a_stop_goes_on(world: World) -> None:
         world.info.paths, end(close=note("lock")), end(close=note("name")),  # type: ignore[arg-type]
         world.engine, world.writer,
         end(by_id={}, say_ended=note("told"), close_gone=note("sessions")),  # type: ignore[arg-type]
-        end(close=note("server")),  # type: ignore[arg-type]
+        end(close=note("server"), is_held=None),  # type: ignore[arg-type]
         end(bodies=end(stop=note("large bodies"))),  # type: ignore[arg-type]
         end(stop=note("doorkeeper")), end(queue=end(remove=note("requests"))),  # type: ignore[arg-type]
         end(remove=note("index")), end(clear_left_overs=note("listed")), end(), 1)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from omq.cli.watch.alarms import step
 from omq.cli.watch.conditions import Condition, Key, Owed
 from omq.cli.watch.measures import OF_INSTANCE, OF_QUEUE
 from omq.services.daemon.options import Location
-from omq.services.standby.lag import StandbyState
+from omq.services.standby.lag import Protected, StandbyState
 from omq.storage import spool
 from tests.tidy.tree import ROOT
 from tests.unit.watch.made import NOW_NS, facts, queue
@@ -84,14 +84,16 @@ def test_every_measure_grows_with_trouble() -> None:
                         away_s=6.0)
     bad = replace(bad, disk_bytes=100, space=replace(bad.space, inodes=50, inodes_free=1),
                   standbys=(away, replace(away, member="c", lag_s=None),
-                            replace(away, member="d", following=True, lag_s=1.0)))
+                            replace(away, member="d", following=True, lag_s=1.0)),
+                  protection=Protected("alone", 1, ()))
     found = {name: measure(bad) for name, measure in OF_INSTANCE.items()}
     assert found == {
         "manager_down": 1, "configuration_wrong": 1, "services_down": None, "restarts": 0,
         "poison": 1, "index_percent": 90, "room_refused": 1, "disk_used_percent": 100,
         "inodes_used_percent": 98,
         "checkpoint_lag": 5, "in_doubt": 2, "archive_pending": 3, "quarantined": 1,
-        "standbys_away": 2, "standby_lag_s": 7.0}
+        "standbys_away": 2, "standby_lag_s": 7.0, "unprotected": 1}
+    assert OF_INSTANCE["unprotected"](replace(bad, protection=None)) is None, "none is waited for"
     assert OF_INSTANCE["standby_lag_s"](replace(bad, standbys=())) is None, "there is none"
     none = replace(bad, space=replace(bad.space, inodes=0))
     assert OF_INSTANCE["inodes_used_percent"](none) is None, "a file system that has no table"

@@ -1,8 +1,8 @@
 """omqwhy: why a message does not move, and the evidence; or why nothing moves on a queue.
 
 It looks at the index (or the files of a dead instance), the readers, and for a message on POISON or
-another dead-letter queue at the journal and its pool record. Nothing is changed and the queue
-manager is not asked.
+another dead-letter queue at the journal and its pool record. Nothing is changed, and the queue
+manager is asked one thing alone: what the reader of a message in work says of its work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from omq.base import clock
+from omq.base import clock, limits
 from omq.base.amounts import counted, duration
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import Exit, UnknownQueue
@@ -29,6 +29,7 @@ from omq.cli.look.instance_causes import of_manager
 from omq.cli.look.queue_why import Around, around, explain_queue
 from omq.cli.look.queue_why import lines as queue_lines
 from omq.cli.look.queue_why import record as queue_record
+from omq.cli.look.work_said import work_said
 from omq.cli.progress import looking, reading_history
 from omq.core.index.message_ids import find_qpool
 from omq.core.index.rows import EntryRow, QueueRow, ReaderRow
@@ -133,6 +134,9 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             qpool = find_qpool(text, uuid, seen.view, location.paths)
             answers = list(explain(location, seen, qpool or 0))
+            for each in answers if seen.origin is Origin.LIVING else ():
+                if each.entry.state is EntryState.ACTIVE:
+                    each.evidence |= work_said(location, NAME, each.entry)
             found |= bool(answers)
             if not answers and not _is_id(text):  # a text of its submitter's names a message too
                 raise UnknownQueue(queue=escape(text.upper()))
@@ -284,7 +288,7 @@ def lines(answer: Answer) -> Iterator[str]:
     if entry.message.replayed:
         yield "    it was replayed from POISON before"
     for name, value in answer.evidence.items():
-        yield f"    {name} = {value}"
+        yield f"    {name} = {escape(value, limits.KIB) if isinstance(value, str) else value}"
     for hint in answer.hints:
         yield f"    -> {hint}"
 

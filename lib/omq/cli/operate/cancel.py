@@ -1,6 +1,7 @@
-"""omq cancel: take messages that wait off their queues, by their ids.
+"""omq cancel: take messages that wait, or are in work, off their queues, by their ids.
 
     omq cancel ID ...          each of them, in this order; the first that cannot ends it
+    omq cancel --in-work ID    also one that a reader has: it is told at its next touch
     omq cancel --state ID ...  only say where they are, and in which state
 
 ID is what `omsend` or `Connection.put` said. Who put a message may, and operators with `admin` on
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
                 for place in connection.state(each):
                     sys.stdout.write(f"{escape(each)} {_said(place)}\n")
             else:
-                connection.cancel(each)
+                connection.cancel(each, in_work=options.in_work)
                 sys.stdout.write(f"{escape(each)} is cancelled\n")
             sys.stdout.flush()  # an error may follow
     return Exit.OK
@@ -42,15 +43,21 @@ def main(argv: list[str]) -> int:
 def _said(place: MessageState) -> str:
     due = f" until {place.due:%Y-%m-%d %H:%M:%S}" if place.due else ""
     reader = f" by {escape(place.reader)}" if place.reader else ""
-    return f"{place.queue}: {place.state}{due}{reader}"
+    said = (f"; at {place.progress_time:%Y-%m-%d %H:%M:%S} it said: {escape(place.progress)}"
+            if place.progress_time else "")
+    return f"{place.queue}: {place.state}{due}{reader}{said}"
 
 
 def _parser() -> argparse.ArgumentParser:
     found = tool_parser(NAME, "Take messages that wait off their queues, by their ids.", """
         omq cancel 4f4d51314c0f...0000000000000012
+        omq cancel --in-work 4f4d51314c0f...0000000000000012
         omq cancel --state order-4711
         """)
     found.add_argument("id", nargs="+", metavar="ID", help="of a message, as omsend said it")
+    found.add_argument("--in-work", action="store_true",
+                       help="also one that a reader has; it is told at its next touch")
     found.add_argument("--state", action="store_true",
-                       help="only say on which queues it is, and in which state")
+                       help="only say on which queues it is, in which state, and what its reader "
+                       "said of its work")
     return found

@@ -14,6 +14,7 @@
     omq standby status      its standbys, how far each is behind, which are away
     omq standby forget --member b       that one is none any more
     omq standby demote      this spool is no primary any more: no queue manager starts on it
+    omq standby rejoin --member a -- tls://west.example.org     an old primary follows the new one
     omq standby aside --since LSN       what it has that the new primary does not, by message
 
 The primary waits for nothing: what it acknowledged less than the lag ago is lost with it. Who may
@@ -32,7 +33,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -40,28 +40,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from omq.base import clock, side_files
+from omq.base import clock
 from omq.base.config import load_settings
-from omq.base.errors import (
-    BadArgument,
-    BadRequest,
-    Exit,
-    PrimaryAnswers,
-    StreamBroken,
-)
-from omq.base.event_log import EventLog, Level
+from omq.base.errors import BadArgument, BadRequest, Exit, PrimaryAnswers
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, say, tool_parser
-from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
 from omq.storage import durable, instance_file, spool
 from omq.storage.files import write_new_file
-from omq.storage.instance_file import Instance, Role, is_member_name
+from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 
 NAME: Final = "omq standby"
 PROGRESS_S: Final = 2.0
-FORMER: Final = "former"  # the name of an old primary that never had one
 Do = Callable[[argparse.Namespace], int]
 
 
@@ -77,39 +68,15 @@ def main(argv: list[str]) -> int:
 
 
 def _send(options: argparse.Namespace) -> int:
-    from omq.services.standby.line import Line, Pipes
-    from omq.services.standby.primary import Primary
+    from omq.cli.operate.standby_serving import send
 
-    location = existing(options, tell_role=False)
-    info = spool.open_spool(location.paths.root, writer=True)
-    settings = load_settings(location.conf_dir)
-    line = Line(Pipes(sys.stdin.fileno(), sys.stdout.fileno()), "the standby",
-                settings.standby_silence_s if options.silence is None else options.silence)
-    try:
-        Primary(location.paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
-    except StreamBroken as error:
-        say(NAME, str(error.fields["reason"]))  # it hangs up, or is none: so each one ends
-    return Exit.OK
+    return send(existing(options, tell_role=False), options.silence, NAME)
 
 
 def _listen(options: argparse.Namespace) -> int:
-    from omq.services.standby.listener import Listener
+    from omq.cli.operate.standby_serving import listen
 
-    location = existing(options, tell_role=False)
-    info = spool.open_spool(location.paths.root, writer=True)
-    settings = load_settings(location.conf_dir)
-    log = EventLog("omq-standby-listen", info.paths.event_log, level=Level[settings.event_level],
-                   stderr=True, bytes_max=settings.event_log_bytes_max)
-    signals = Signals()
-    signals.install()
-    listener = Listener(info.paths, location.conf_dir, log, signals)
-    try:
-        listener.run(Notifier())
-    finally:
-        listener.close()
-        side_files.retry()
-        log.close()
-    return Exit.OK
+    return listen(existing(options, tell_role=False))
 
 
 def _demote(options: argparse.Namespace) -> int:
@@ -119,7 +86,7 @@ def _demote(options: argparse.Namespace) -> int:
         raise BadRequest(reason=f"{info.paths.root} is a standby already")
     held = spool.lock(info.paths.manager_lock, NAME)
     try:
-        name = info.instance.member or options.member or FORMER
+        name = info.instance.member or options.member or UNNAMED
         instance_file.write(info.paths, replace(info.instance, role=Role.FORMER, member=name))
     finally:
         held.close()
@@ -220,17 +187,17 @@ def _resume(options: argparse.Namespace) -> int:
 
 def _promote(options: argparse.Namespace) -> int:
     from omq.core.standby.promotion import promote
-    from omq.services.standby.dialling import answers
+    from omq.services.standby.asking import a_primary_answers
 
     location = existing(options, tell_role=False)
-    info = _standby(location)
+    info, settings = _standby(location), load_settings(location.conf_dir)
     with ExitStack() as held:
         for path in (info.paths.manager_lock, info.paths.pool_lock):
             held.callback(spool.lock(path, NAME).close)
-        if answers(shlex.split(info.instance.primary), info.instance.term):
+        if a_primary_answers(shlex.split(info.instance.primary), info.instance, settings,
+                             location.conf_dir):
             raise PrimaryAnswers(primary=info.instance.primary)
-        made = promote(info.paths, info.instance, load_settings(location.conf_dir),
-                       clock.wall_ns())
+        made = promote(info.paths, info.instance, settings, clock.wall_ns())
     print(f"{info.paths.root} is the primary of term {made.term}: start it with omrc. "
           "On the old primary's host, before anything starts there: omq standby demote")
     return Exit.OK
@@ -246,6 +213,12 @@ def _aside(options: argparse.Namespace) -> int:
     from omq.cli.operate.standby_aside import show
 
     return show(existing(options, tell_role=False).paths, options.since, as_json=options.json)
+
+
+def _rejoin(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_rejoin import rejoin
+
+    return rejoin(existing(options, tell_role=False), options.words, options.member)
 
 
 def _forget(options: argparse.Namespace) -> int:
@@ -272,6 +245,7 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
     "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
     "forget": (_forget, "on the primary: a standby is none any more, and nothing is kept for it"),
+    "rejoin": (_rejoin, "on an old primary: follow the one that was promoted, without a copy"),
     "demote": (_demote, "on an old primary: no queue manager starts here any more"),
 }
 
@@ -286,11 +260,12 @@ def _parser() -> argparse.ArgumentParser:
         omq standby status --json
         omq standby promote
         omq standby demote
+        omq standby rejoin --member a -- tls://west.example.org
         """)
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
     parser.add_argument("--member", default="", metavar="NAME",
-                        help="of init: the name of this standby; of forget: of which")
+                        help="of init, rejoin: the name of this standby; of forget: of which")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="of send: instead of standby_silence_s")
     parser.add_argument("--since", type=int, metavar="LSN",

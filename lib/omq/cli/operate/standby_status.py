@@ -16,21 +16,28 @@ from omq.base.paths import SpoolPaths
 from omq.cli import role
 from omq.cli.common import print_json
 from omq.format.standby import Synced
-from omq.services.standby.lag import standbys
-from omq.storage import journal_synced, promotions, spool
+from omq.services.standby.lag import protection, standbys
+from omq.storage import journal_synced, promotions, spool, standby_holds
 from omq.storage.instance_file import Role
+
+_UNKNOWN = ("standbys.json cannot be read: journal files are kept up to standby_files_kept. Remove "
+            "it while the standbys follow, and each notes itself again")
 
 
 def show(paths: SpoolPaths, *, as_json: bool) -> int:
-    """Print it; Exit.NO where a standby does not follow."""
+    """Print it; Exit.NO where a standby does not follow, or too few of those that are waited
+    for."""
     found = status(paths)
     members = found.get("standbys", [])
     if as_json:
         print_json(found)
     else:
         for key, value in found.items():
-            if value not in (None, "") and key not in ("standbys", "promotions"):
+            if value not in (None, "") and key not in ("standbys", "promotions", "protection"):
                 sys.stdout.write(f"{key:<16}{value}\n")
+        if guard := found.get("protection"):
+            sys.stdout.write(f"{'protection':<16}{guard['state']}: {len(guard['standbys'])} of "
+                             f"{guard['wanted']} standbys that replies wait for\n")
         for made in found["promotions"]:
             sys.stdout.write(f"{'promotion':<16}term {made['term']}: member {made['member']}, "
                              f"behind LSN {made['lsn']}, {iso_time(made['time_ns'])}\n")
@@ -38,7 +45,8 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
             sys.stdout.write(f"{'standby':<16}{standby_line(each)}\n")
     follows = found["following"] if found["role"] == Role.STANDBY.value else all(
         each["following"] for each in members)
-    return Exit.OK if follows else Exit.NO
+    guarded = (found.get("protection") or {"state": "synced"})["state"] == "synced"
+    return Exit.OK if follows and guarded else Exit.NO
 
 
 def status(paths: SpoolPaths) -> dict[str, Any]:
@@ -51,7 +59,9 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
                              "promotions": [asdict(each) for each in
                                             promotions.load(paths, instance.term)]}
     if instance.role is Role.PRIMARY:
-        return found | {"standbys": [each.record() for each in standbys(paths)]}
+        members, guard = [each.record() for each in standbys(paths)], protection(paths)
+        return found | {"holds_unknown": _UNKNOWN if standby_holds.load(paths) is None else "",
+                        "protection": guard.record() if guard else None, "standbys": members}
     if instance.role is not Role.STANDBY:
         return found
     found |= role.published(paths)

@@ -5,6 +5,7 @@
     it raises       what the decorator says of such an error; else a failed attempt with the
                     exception as reason: the queue's retry_delay_ms, its back-off and attempts_max
                     decide what follows, at the end POISON
+                    MessageCancelled: somebody cancelled it in work; that is its end
     is no JSON      the same, without a call
 
 The function gets the body as JSON, as bytes, or the omq.Message itself, which it may settle
@@ -35,13 +36,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from omq.base import event_log, events
-from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, TaskUnknown
+from omq.base.errors import (
+    BodyDamaged,
+    BodyUnavailable,
+    LeaseLost,
+    MessageCancelled,
+    TaskUnknown,
+)
 from omq.base.event_log import EventLog
 from omq.cli.queue.task_limit import TimeLimit
 from omq.services.daemon.signals import Signals
 from omq.services.readers.runner import HeldMessage
 from omq.tasks import task_end
-from omq.tasks.task import Task, task_of
+from omq.tasks.task import Task, at_work, task_of
 from omq.tasks.task_end import REASON_CHARACTERS
 
 JSON: Final = "json"
@@ -107,9 +114,15 @@ class TaskFunction:
             return
         try:
             self._task.before(message)
-            result = self._call(given)
+            with at_work(message):
+                result = self._call(given)
             self._task.after(message, result)
             following = self._task.following(message, result)
+        except MessageCancelled as error:  # it is nobody's any more, so there is nothing to say
+            self._task.failed(message, error)
+            with suppress(LeaseLost):  # only this process has it still
+                message.release()
+            self._log(events.TASK_CANCELLED, event_log.WARNING, message)
         except TaskStopped:
             self._log(events.TASK_STOPPED, event_log.WARNING, message)
             raise

@@ -30,7 +30,7 @@ from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
-from omq.services.standby.lag import StandbyState, standbys
+from omq.services.standby.lag import Protected, StandbyState, protection, standbys
 from omq.storage import archiver, disk_usage
 from omq.storage.disk_usage import NOTHING, Filled
 from omq.storage.journal import file_name
@@ -86,6 +86,7 @@ class Facts:
     archive_lag_s: float | None = None  # how long the first of the pending files waits
     causes: Causes = field(default_factory=Causes)
     standbys: tuple[StandbyState, ...] = ()
+    protection: Protected | None = None  # None: nothing waits for standbys
 
     @property
     def standby_lag_s(self) -> float | None:
@@ -96,6 +97,11 @@ class Facts:
     def standbys_away(self) -> int:
         """Those that do not follow."""
         return sum(not each.following for each in self.standbys)
+
+    @property
+    def unprotected(self) -> float | None:
+        """1: fewer standbys answer than replies wait for; None: they wait for none."""
+        return None if self.protection is None else float(self.protection.state != "synced")
 
     @property
     def alive(self) -> bool:
@@ -115,7 +121,7 @@ def gather(location: Location) -> Facts:
     services, gates, wrong = _told(location)
     rest = (services, gates, _pending(location.paths), not wrong,
             _disk_bytes(str(location.paths.journal)))
-    members = standbys(location.paths)
+    members, guard = standbys(location.paths), protection(location.paths)
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
     try:
         with look(location.paths, Source.SEGMENT) as seen:
@@ -124,13 +130,13 @@ def gather(location: Location) -> Facts:
                          seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
                          seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
-                         parts, lag, causes, members)
+                         parts, lag, causes, members, guard)
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
                      filled=parts, archive_lag_s=lag,
                      causes=find(location, None, now_ns, services, gates, wrong, str(error)),
-                     standbys=members)
+                     standbys=members, protection=guard)
 
 
 def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:

@@ -50,6 +50,8 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
                       "omq standby status names them; omq standby forget is for one that is gone"),
     "standby_lag_s": ("a standby lacks what was acknowledged {age} ago",
                       "omq standby status; look at its disk and the line to it"),
+    "unprotected": ("fewer standbys answer than replies wait for",
+                    "omq standby status says which, and whether replies wait or go on alone"),
     "messages": ("messages: {n}", "omqwhy {queue}"),
     "ready": ("ready messages: {n}", "omqwhy {queue}"),
     "deferred": ("deferred messages: {n}", "omqwhy {queue}"),

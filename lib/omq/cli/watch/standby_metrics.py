@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from omq.services.standby.lag import StandbyState
+from omq.cli.watch.facts import Facts
 from omq.storage.standby_holds import STANDBYS_MAX
 
 
-def families(found: Sequence[StandbyState], label: str, instance: str) -> Iterator[Metric]:
-    """A series a standby that was made and not forgotten, STANDBYS_MAX; `label`: of the
-    instance."""
+def families(facts: Facts, label: str, instance: str) -> Iterator[Metric]:
+    """A series a standby that was made and not forgotten, STANDBYS_MAX, and one of what an
+    acknowledgement means; `label`: of the instance."""
+    if facts.unprotected is not None:
+        protected = GaugeMetricFamily("omq_standby_protected", "1: what is acknowledged is on as "
+                                      "many standbys as replies wait for", labels=[label])
+        protected.add_metric([instance], 1 - facts.unprotected)
+        yield protected
+    found = facts.standbys
     labels = [label, "member"]
     following = GaugeMetricFamily("omq_standby_following", "1: the standby follows", labels=labels)
     frames = GaugeMetricFamily("omq_standby_lag_frames", "Frames that the standby lacks",

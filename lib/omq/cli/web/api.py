@@ -116,8 +116,13 @@ async def body(request: web.Request) -> web.Response:
         finally:
             messages.close()
 
-    return web.Response(body=await console.run(read), content_type="application/octet-stream",
-                        headers={"Content-Disposition": "attachment"})
+    with console.budget.room(caller.name, row.size):
+        response = web.Response(
+            body=await console.run(read), content_type="application/octet-stream",
+            headers={"Content-Disposition": "attachment"})
+        await response.prepare(request)
+        await response.write_eof()  # its bytes are memory until they have left
+    return response
 
 
 async def biography(request: web.Request) -> web.Response:

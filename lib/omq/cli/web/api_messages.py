@@ -14,8 +14,9 @@ from aiohttp import web
 
 from omq.base import limits
 from omq.base.errors import BadArgument, BadRequest
-from omq.cli.web.desks import COUNT_MAX, Order
-from omq.cli.web.said import figure, properties, read_json, text
+from omq.cli.web.desks import COUNT_MAX
+from omq.cli.web.orders import Order
+from omq.cli.web.said import JSON, figure, properties, read_json, text
 from omq.ipc import arguments
 from omq.ipc.message import Message
 from omq.ipc.outgoing import Outgoing
@@ -30,6 +31,8 @@ QUERY: Final = {"priority": int, "expiry_s": float, "delay_s": float, "correlati
 _FORMS: Final = ("application/octet-stream", "application/x-www-form-urlencoded")
 """Content types that say nothing of a body: what clients send unless they are told."""
 _DELAY_MAX_S: Final = 366 * 86400
+_DELIVERY_MAX: Final = 64
+"""Letters of the name of a delivery: of a thousand that wait each has some."""
 
 
 def _content(found: dict[str, Any]) -> bytes:
@@ -75,15 +78,20 @@ def _raw(request: web.Request, body: bytes, key: str) -> Outgoing:
             raise BadRequest(reason=f"{name} is a number") from error
     if key and not said.get("message_id"):
         said.setdefault("unique_key", key)
-    if request.content_type not in _FORMS:
-        said["properties"] = {"amqp.content-type": request.content_type}
+    kept = {"amqp.content-type": request.content_type}
+    if request.content_type in _FORMS:
+        kept = {}
+    if (coding := request.headers.get("Content-Encoding", "")):
+        kept["amqp.content-encoding"] = coding
+    if kept:
+        said["properties"] = kept
     return _made(body, said)
 
 
 def messages_of(request: web.Request, data: bytes) -> tuple[list[Outgoing], bool]:
     """What is to be put; whether it is a list."""
     key = request.headers.get(KEY, "").strip().strip('"')
-    if request.content_type != "application/json":
+    if request.content_type != JSON:
         return [_raw(request, data, key)], False
     found = read_json(data)
     if isinstance(found, dict) and "messages" in found:
@@ -106,19 +114,26 @@ def listed(found: dict[str, Any], key: str) -> list[Any]:
 
 def order_of(found: Any) -> Order:
     """What is said of a delivery. BadRequest."""
-    known = ("delivery", "end", "seconds", "reason", "to", "body", "body_base64", "properties")
+    known = ("delivery", "end", "seconds", "reason", "to", "body", "body_base64", "properties",
+             "progress")
     if not isinstance(found, dict) or not found.keys() <= set(known):
         raise BadRequest(reason=f"a settlement is an object with the keys {', '.join(known)}")
     delivery, end = text(found, "delivery"), text(found, "end", "done")
+    if len(delivery) > _DELIVERY_MAX:
+        raise BadRequest(reason="delivery is a name that a get has given")
     if end not in ENDS:
         raise BadRequest(reason=f"end is one of {', '.join(ENDS)}")
     seconds = figure(found, "seconds", 0.0, _DELAY_MAX_S)
+    progress = text(found, "progress")
     reason, to, content = text(found, "reason"), text(found, "to"), _content(found)
     said, late = properties(found, "properties"), "seconds" in found
     carried: dict[str, Callable[[Message], Any]] = {
-        "done": Message.done, "release": Message.release, "touch": Message.touch,
+        "done": Message.done, "release": Message.release,
+        "touch": lambda message: message.touch(progress),
         "fail": lambda message: message.fail(reason, seconds if late else None),
         "defer": lambda message: message.defer(seconds, reason),
         "move": lambda message: message.move(to),
         "reply": lambda message: message.reply(content, properties=said)}
-    return Order(delivery, carried[end], touches=end == "touch", to=to if end == "move" else "")
+    mark = hash((end, seconds, late, reason, to, content, str(said)))
+    return Order(delivery, carried[end], touches=end == "touch", to=to if end == "move" else "",
+                 replies=end == "reply", mark=mark)

@@ -13,7 +13,7 @@ from aiohttp import web
 
 import omq
 from omq.base.limits import BATCH_MAX
-from omq.cli.web import api, api_acting, api_queues
+from omq.cli.web import api, api_acting, api_queues, schedule_pages
 from omq.cli.web.action_pages import DOABLE
 from omq.cli.web.api_messages import ENDS, KEY, QUERY
 from omq.cli.web.caller import SCOPES
@@ -54,7 +54,7 @@ _QUESTION: Final = _takes(
     group_id=_TEXT, unique_key=_TEXT, timeout_s={**_NUMBER, "maximum": WAIT_MAX_S})
 _SETTLEMENT: Final = {
     "end": {"enum": list(ENDS)}, "seconds": _NUMBER, "reason": _TEXT, "to": _TEXT, "body": _TEXT,
-    "body_base64": _TEXT, "properties": _PROPERTIES}
+    "body_base64": _TEXT, "properties": _PROPERTIES, "progress": _TEXT}
 _DELIVERY: Final = {
     "type": "object", "required": ["delivery", "queue", "message_id", "size"],
     "properties": {
@@ -71,7 +71,7 @@ _IDS: Final = {"type": "object", "properties": {
     "message_id": _TEXT, "message_ids": {"type": "array", "items": _TEXT}}}
 _REPLY: Final = {"type": "object", "properties": {
     "message_id": _TEXT, "correlation": _TEXT, "priority": _WHOLE, "properties": _TEXTS,
-    **_CONTENT}}
+    "delivery": _TEXT, "body_url": _TEXT, "size": _WHOLE, **_CONTENT}}
 _ACT: Final = _takes(
     "do", do={"enum": list(DOABLE)}, to=_TEXT, where=_TEXT, all=_TRUTH, reason=_TEXT,
     dry_run=_TRUTH, force=_TRUTH)
@@ -130,9 +130,13 @@ API: Final = (
           "operate", body=_ACT, answer=_OBJECT),
     Route("GET", _ID, api.message, "one message, and why it does not move", "browse",
           answer=_OBJECT),
+    Route("GET", f"{_ID}/progress", api_queues.progress, "what its readers say of their work",
+          "browse", answer=_OBJECT),
     Route("GET", f"{_ID}/body", api.body, "its bytes", "browse"),
     Route("GET", f"{_ID}/biography", api.biography, "what journal and archive say of it", "browse",
           answer=_OBJECT),
+    Route("GET", f"{BASE}/schedules", schedule_pages.listed, "schedules, with next and last time",
+          "browse", answer=_OBJECT),
     Route("GET", f"{BASE}/services", api.services, "services and their states", "look",
           answer=_OBJECT),
     Route("POST", f"{BASE}/services/{{service}}", api_acting.turn, "turn a service on or off",

@@ -7,12 +7,11 @@ from typing import Final
 from aiohttp import web
 
 from omq.cli.operate.change import connect
-from omq.cli.web import action_pages, follow, message_pages, pages, service_pages
+from omq.cli.web import action_pages, follow, message_pages, pages, schedule_pages, service_pages
 from omq.cli.web.acting import NAME
-from omq.cli.web.api_queues import EXCHANGE
 from omq.cli.web.api_routes import API
 from omq.cli.web.console import CONSOLE, Console
-from omq.cli.web.exchange import Exchange
+from omq.cli.web.exchange import EXCHANGE, Exchange
 from omq.cli.web.gate import guarded, outermost, with_headers
 from omq.cli.web.plans import Plans
 from omq.cli.web.rendering import HERE
@@ -39,6 +38,7 @@ PAGES: Final = (
     Route("POST", "/services/{service}", service_pages.turn_service, "on or off", "define"),
     Route("GET", "/readers", service_pages.readers, "readers", "look"),
     Route("GET", "/peers", service_pages.peers, "channels and peers", "look"),
+    Route("GET", "/schedules", schedule_pages.schedules, "schedules", "browse"),
     Route("GET", "/units", service_pages.units, "units in doubt", "operate"),
     Route("POST", "/units/{unit}", service_pages.end_unit, "end one", "define"),
     Route("GET", "/events", service_pages.events, "events", "look"),

@@ -138,7 +138,8 @@ class Connection(RequestHandler):
         settings = connections.settings
         super().__init__(server, loop=loop, access_log=None,  # type: ignore[arg-type]
                          keepalive_timeout=settings.web_idle_timeout_s, lingering_time=0,
-                         max_line_size=16_384)
+                         max_line_size=16_384,
+                         auto_decompress=False)  # few bytes would be many before they are reckoned
         self._connections = connections
         self._raw: asyncio.Transport | None = None
         self.peer = ""

@@ -15,8 +15,6 @@ Errors: those of omq.connect and of a reader; ReaderClosed once it has ended.
 
 from __future__ import annotations
 
-import base64
-import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,8 +23,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
-from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError, ReaderClosed
+from omq.base.errors import LeaseLost, OmqError, ReaderClosed
 from omq.cli.web.budget import Budget
+from omq.cli.web.taken import Taken, take
 from omq.ipc.client import Client
 from omq.ipc.message import Message
 from omq.ipc.reader import Reader
@@ -35,20 +34,6 @@ T = TypeVar("T")
 Say = Callable[[Reader], Any]
 TAKEN_MAX: Final = 1000
 """Messages of one request to the queue manager."""
-INLINE_BYTES: Final = 256 * 1024
-"""A larger body goes by its link, in pieces."""
-
-
-@dataclass(slots=True, eq=False)
-class Taken:
-    """A message given to a get. `record`: as JSON has it; `cost`: of the budget, until the answer
-    has been written. `message` is for the desk's thread."""
-
-    name: str
-    user: str
-    message: Message
-    record: dict[str, Any]
-    cost: int
 
 
 @dataclass(slots=True, eq=False)
@@ -103,17 +88,36 @@ class Desk:
 
     def put_back(self, taken: Sequence[Taken]) -> None:
         """Given to a get whose client is gone: untouched, to its old place."""
+        self._end(taken, Message.release)
+
+    def finish(self, taken: Sequence[Taken]) -> None:
+        """Nobody wants it any more, here or elsewhere."""
+        self._end(taken, Message.done)
+
+    def _end(self, taken: Sequence[Taken], how: Callable[[Message], None]) -> None:
         for each in taken:
             self.forget(each)
 
-        def back(_reader: Reader) -> None:
+        def end(_reader: Reader) -> None:
             for each in taken:
                 with suppress(LeaseLost):
-                    each.message.release()
+                    how(each.message)
 
+        self._aside(end)
+
+    def let_go(self, end: Callable[[], None], message: Message) -> None:
+        """Somebody has read of it as far as he will: nothing of it stays open, or in memory."""
+
+        def done(_reader: Reader) -> None:
+            end()
+            message.let_go()
+
+        self._aside(done)
+
+    def _aside(self, say: Say) -> None:
         with self._changed:
             if not self.ended:
-                self._says.append((_unheard(), back))
+                self._says.append((_unheard(), say))
                 self._stir()
 
     def forget(self, taken: Taken) -> None:
@@ -121,6 +125,15 @@ class Desk:
         if taken.cost:
             self._budget.give(taken.user, taken.cost)
             taken.cost = 0
+
+    def send_away(self) -> None:
+        """Who waits has got nothing: omq-web stops."""
+        with self._changed:
+            left, self._polls = self._polls, deque()
+            if left:
+                self._stir()
+        for poll in left:
+            poll.waiter.end(Outcome([]))
 
     def close(self) -> None:
         """It ends; `join` waits for that."""
@@ -203,23 +216,14 @@ class Desk:
 
     def _hand_out(self, found: deque[Message], *, now: bool) -> None:
         ends = Ends()
-        while found:
-            with self._changed:
-                poll = self._polls.popleft() if self._polls else None
-            if poll is None:
-                break
-            if poll.waiter.future.done():
-                continue
-            taken: list[Taken] = []
-            while found and len(taken) < poll.count:
-                each = self._taken(found.popleft(), poll.user)
-                if each is not None:
-                    taken.append(each)
-            if taken:
-                ends.append((poll.waiter, Outcome(taken)))
-            else:
-                with self._changed:
-                    self._polls.appendleft(poll)
+        try:
+            self._share_out(found, ends)
+        except BaseException as error:  # of those whose gets are told it
+            for waiter, outcome in ends:
+                for each in outcome.value:
+                    self.forget(each)
+                waiter.tell(Outcome(error=error))
+            raise
         for message in found:  # nobody wants it any more, and nothing of it was read
             with suppress(LeaseLost):
                 message.release()
@@ -229,38 +233,25 @@ class Desk:
                 self._polls = deque(each for each in self._polls if not each.now)
         ends.tell()
 
-    def _taken(self, message: Message, user: str) -> Taken | None:
-        """None: it cannot be read. That is its own failure, it comes to POISON with the reason."""
-        try:
-            record = {
-                "delivery": secrets.token_urlsafe(16), "queue": self.queue,
-                "qpool_id": message.qpool_id, "message_id": message.message_id,
-                "priority": message.priority, "attempts": message.attempts,
-                "redelivered": message.redelivered, "properties": message.texts,
-                "correlation_id": message.correlation_id.hex(), "correlation": message.correlation,
-                "reply_to": message.reply_to, "size": message.size}
-            cost = 0
-            if message.size <= INLINE_BYTES and self._budget.take(user, message.size):
-                cost = message.size
-                try:
-                    record |= encoded(message.body)
-                except BaseException:
-                    self._budget.give(user, cost)
-                    raise
-            message.let_go()
-        except (BodyUnavailable, BodyDamaged) as error:
-            with suppress(LeaseLost):  # it was taken back meanwhile
-                message.fail(str(error))
-            return None
-        return Taken(str(record["delivery"]), user, message, record, cost)
-
-
-def encoded(data: bytes) -> dict[str, str]:
-    """A body in JSON: as text where it is one."""
-    try:
-        return {"body": data.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(data).decode("ascii")}
+    def _share_out(self, found: deque[Message], ends: Ends) -> None:
+        """To the gets in turn: `ends` has whoever was given something, or is about to be."""
+        while found:
+            with self._changed:
+                poll = self._polls.popleft() if self._polls else None
+            if poll is None:
+                return
+            if poll.waiter.future.done():
+                continue
+            taken: list[Taken] = []
+            ends.append((poll.waiter, Outcome(taken)))
+            while found and len(taken) < poll.count:
+                each = take(found.popleft(), self.queue, poll.user, self._budget)
+                if each is not None:
+                    taken.append(each)
+            if not taken:
+                ends.pop()
+                with self._changed:
+                    self._polls.appendleft(poll)
 
 
 def _unheard() -> Waiter:

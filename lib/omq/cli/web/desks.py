@@ -3,9 +3,10 @@
 A program names a delivery, not a connection, so omq-web keeps the message for it, at the desk of
 its queue (desk.py). Invariants: 1. a delivery is settled by its caller alone, once; 2. what is not
 settled or touched in web_hold_s is a failed attempt of its message, as with a lease; what is in
-hand when this process ends in order goes back untouched; 3. at most web_polls_max gets wait,
-web_deliveries_max deliveries are in hand, web_holders_max queues are read; one user has his share
-of each.
+hand when this process ends in order goes back untouched; 3. at most web_polls_max gets and requests
+wait, web_deliveries_max deliveries are in hand, web_holders_max queues are read, those for replies
+included; one user has his share of each; 4. a desk of which somebody waits for something, or has
+something in hand, is not closed.
 
 Errors: ConsoleBusy, DeliveryUnknown, and those of a reader. For the event loop.
 """
@@ -15,19 +16,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-from omq.base.amounts import duration
-from omq.base.errors import ConsoleBusy, DeliveryUnknown, LeaseLost, OmqError, ReaderClosed
+from omq.base.errors import ConsoleBusy, DeliveryUnknown, OmqError
 from omq.base.settings import Settings
 from omq.cli.web.budget import Budget
-from omq.cli.web.desk import Desk, Taken
+from omq.cli.web.desk import Desk
+from omq.cli.web.orders import Held, Order, Settled, fail, refused, saying
+from omq.cli.web.taken import Taken
 from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
 
 WAIT_MAX_S: Final = 20.0
 COUNT_MAX: Final = 1000
@@ -36,41 +35,17 @@ IDLE_S: Final = 5.0
 _JOIN_S: Final = 5.0
 
 
-@dataclass(slots=True, eq=False)
-class Held:
-    """A delivery."""
-
-    desk: Desk
-    taken: Taken
-    owner: str
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is said of a delivery. `touches`: it stays in hand. `to`: a name that it is moved to,
-    until rights on it have been asked for."""
-
-    delivery: str
-    carry_out: Callable[[Message], Any]
-    touches: bool = False
-    to: str = ""
-
-    def moved(self, goal: str | tuple[str, ...]) -> Order:
-        """To what the name stands for."""
-        return Order(self.delivery, lambda message: message.move(goal))
-
-
 class Desks:
     """See the module."""
 
     def __init__(self, settings: Settings, connect: Callable[[], Client], budget: Budget) -> None:
         self._settings, self._connect, self._budget = settings, connect, budget
-        self._of: dict[str, Desk] = {}  # by queue
-        self._uses: dict[Desk, Counter[str]] = {}  # of each user: gets that wait, deliveries
+        self._of: dict[str, Desk] = {}  # by queue, or what else it is for
+        self._uses: dict[Desk, Counter[str]] = {}  # of each user: what waits, deliveries
         self._idle: dict[Desk, float] = {}  # since when
         self._polls, self._in_hand = Counter[str](), Counter[str]()
         self._held: dict[str, Held] = {}  # by delivery, in the order in which their time is over
+        self._settled = Settled(settings.web_deliveries_max, settings.web_hold_s)
         self._ends: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -83,30 +58,40 @@ class Desks:
 
     async def get(self, user: str, owner: str, queue: str, count: int, wait_s: float
                   ) -> list[Taken]:
-        """Up to so many messages; each is in hand from now on. `owner`: who alone can settle them,
-        a user or one of his tokens. Cancelled: what came goes back."""
+        """Up to so many messages; each is in hand from now on, `owner`'s. Cancelled: what came goes
+        back."""
+        with self.waiting(queue, user, lambda _: queue) as desk:
+            try:
+                async with asyncio.timeout(wait_s or None):
+                    found = await desk.get(user, self.room(user, count), now=not wait_s)
+            except TimeoutError:
+                found = []
+        for each in found:
+            self.hold(desk, each, user, owner)
+        return found
+
+    @contextmanager
+    def waiting(self, name: str, user: str, opened: Callable[[Client], str]) -> Iterator[Desk]:
+        """The desk of this name, of which somebody waits for something meanwhile. ConsoleBusy."""
         settings = self._settings
         self._room(self._polls.total(), settings.web_polls_max, "web_polls_max")
         self._room(self._polls[user], settings.web_user_polls_max, "web_user_polls_max")
-        desk = self._desk(queue, user)
+        desk = self._desk(name, user, opened)
         self._polls[user] += 1
         self._use(desk, user)
         try:
-            async with asyncio.timeout(wait_s or None):
-                found = await desk.get(user, self._most(user, count), now=not wait_s)
-        except TimeoutError:
-            found = []
+            yield desk
         finally:
             _less(self._polls, user)
             self._unuse(desk, user)
-        until = time.monotonic() + settings.web_hold_s
-        for each in found:
-            self._held[each.name] = Held(desk, each, owner, until)
-            self._in_hand[user] += 1
-            self._use(desk, user)
-        return found
 
-    def _most(self, user: str, count: int) -> int:
+    def hold(self, desk: Desk, taken: Taken, user: str, owner: str) -> None:
+        """It is in hand, from now on."""
+        self._held[taken.name] = Held(desk, taken, owner, self._until())
+        self._in_hand[user] += 1
+        self._use(desk, user)
+
+    def room(self, user: str, count: int) -> int:
         """How many a get may take beside what is in hand. ConsoleBusy."""
         settings = self._settings
         left = min(settings.web_deliveries_max - len(self._held),
@@ -118,6 +103,7 @@ class Desks:
 
     def forget(self, taken: Taken) -> None:
         """The answer that had it has been written, or never will be."""
+        taken.record = {}
         if taken.cost:
             self._budget.give(taken.user, taken.cost)
             taken.cost = 0
@@ -136,35 +122,45 @@ class Desks:
             raise DeliveryUnknown(delivery=delivery[:64])
         return held
 
-    async def settle(self, owner: str, orders: Sequence[Order]) -> list[OmqError | None]:
-        """All of them, with one sync for each queue; the error of each, or None."""
+    def read_on(self, held: Held) -> None:
+        """Some more of its body has left: its time begins anew."""
+        if self._held.get(held.taken.name) is held:
+            del self._held[held.taken.name]
+            held.until = self._until()
+            self._held[held.taken.name] = held
+
+    async def settle(self, owner: str, orders: Sequence[Order | OmqError]
+                     ) -> list[OmqError | None]:
+        """All of them, with one sync for each queue; the error of each, or None. What is an error
+        already stays one."""
         told: list[OmqError | None] = [None] * len(orders)
         by: dict[Desk, list[tuple[int, Order, Held]]] = {}
         for at, order in enumerate(orders):
+            if isinstance(order, OmqError):
+                told[at] = order
+                continue
             try:
                 held = self.find(owner, order.delivery)
             except DeliveryUnknown as error:
-                told[at] = error
+                told[at] = None if self._settled.knows(owner, order) else error
                 continue
             self._drop(held)  # nobody else settles it meanwhile
             by.setdefault(held.desk, []).append((at, order, held))
         for desk, some in by.items():
+            self._use(desk, owner)
             try:
-                found = await desk.say(_all(some))
+                found = await desk.say(saying([(order, held) for _, order, held in some]))
             except OmqError as error:  # of the desk: what it holds goes back
                 found = [error] * len(some)
+            finally:
+                self._unuse(desk, owner)
             for (at, order, held), refusal in zip(some, found, strict=True):
                 told[at] = refusal
-                if (order.touches and refusal is None) or _refused(refusal):
-                    self._keep(held)
+                if (order.touches and refusal is None) or refused(refusal):
+                    self.hold(desk, held.taken, held.taken.user, held.owner)
+                elif refusal is None:
+                    self._settled.note(owner, order)
         return told
-
-    def _keep(self, held: Held) -> None:
-        """It is in hand as before, from now on."""
-        held.until = time.monotonic() + self._settings.web_hold_s
-        self._held[held.taken.name] = held
-        self._in_hand[held.taken.user] += 1
-        self._use(held.desk, held.taken.user)
 
     def sweep(self, now: float) -> None:
         """Deliveries and desks whose time is over. Never waits."""
@@ -177,10 +173,16 @@ class Desks:
             if not held.desk.ended:
                 late.setdefault(held.desk, []).append(held.taken)
         for desk, some in late.items():
-            self._aside(_fail(desk, some, self._settings.web_hold_s))
+            self._aside(fail(desk, some, self._settings.web_hold_s))
         for desk, since in tuple(self._idle.items()):
             if now - since >= IDLE_S or desk.ended:
                 self._close(desk)
+        self._settled.sweep(now)
+
+    def send_away(self) -> None:
+        """Gets that wait are answered: nothing came. omq-web stops."""
+        for desk in self._of.values():
+            desk.send_away()
 
     async def close(self) -> None:
         """All of them; what is in hand goes back untouched."""
@@ -193,9 +195,9 @@ class Desks:
         for desk in desks:
             await loop.run_in_executor(None, desk.join, max(0.0, ends - time.monotonic()))
 
-    def _desk(self, queue: str, user: str) -> Desk:
-        """That of a queue, made if there is room for one more. ConsoleBusy."""
-        desk = self._of.get(queue)
+    def _desk(self, name: str, user: str, opened: Callable[[Client], str]) -> Desk:
+        """That of a name, made if there is room for one more. ConsoleBusy."""
+        desk = self._of.get(name)
         if desk is not None and desk.ended:
             self._close(desk)
             desk = None
@@ -207,7 +209,7 @@ class Desks:
             if len(self._of) >= settings.web_holders_max and self._idle:
                 self._close(next(iter(self._idle)))
             self._room(len(self._of), settings.web_holders_max, "web_holders_max")
-            desk = self._of[queue] = Desk(self._connect, lambda _: queue, self._budget)
+            desk = self._of[name] = Desk(self._connect, opened, self._budget)
             self._uses[desk] = Counter()
         return desk
 
@@ -218,9 +220,12 @@ class Desks:
     def _close(self, desk: Desk) -> None:
         self._idle.pop(desk, None)
         self._uses.pop(desk, None)
-        for queue in [each for each, other in self._of.items() if other is desk]:
-            del self._of[queue]
+        for name in [each for each, other in self._of.items() if other is desk]:
+            del self._of[name]
         desk.close()
+
+    def _until(self) -> float:
+        return time.monotonic() + self._settings.web_hold_s
 
     def _use(self, desk: Desk, user: str) -> None:
         if (uses := self._uses.get(desk)) is not None:
@@ -248,34 +253,3 @@ def _less(counter: Counter[str], user: str) -> None:
     counter[user] -= 1
     if not counter[user]:
         del counter[user]
-
-
-def _refused(error: OmqError | None) -> bool:
-    """Nothing happened to the message, and the caller may say something else of it."""
-    return error is not None and not isinstance(error, LeaseLost | ReaderClosed | DeliveryUnknown)
-
-
-def _all(some: Iterable[tuple[int, Order, Held]]) -> Callable[[Reader], list[OmqError | None]]:
-    listed = list(some)
-
-    def say(_reader: Reader) -> list[OmqError | None]:
-        found: list[OmqError | None] = []
-        for _, order, held in listed:
-            try:
-                order.carry_out(held.taken.message)
-                found.append(None)
-            except OmqError as error:
-                found.append(error)
-        return found
-
-    return say
-
-
-async def _fail(desk: Desk, some: Sequence[Taken], hold_s: float) -> None:
-    def say(_reader: Reader) -> None:
-        for each in some:
-            with suppress(LeaseLost):
-                each.message.fail(f"not settled within {duration(hold_s)} (web_hold_s)")
-
-    with suppress(OmqError):  # the desk has ended: the queue manager has them back
-        await desk.say(say)

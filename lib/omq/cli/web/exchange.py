@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
+
+from aiohttp import web
 
 from omq.aio.jobs import Call
 from omq.aio.lines import Job, Lines
 from omq.aio.waiter import Waiter
-from omq.base.errors import NoAuthority
+from omq.base.errors import NoAuthority, NoMessage
 from omq.base.settings import Settings
 from omq.cli.web import acting
 from omq.cli.web.budget import Budget
@@ -29,6 +33,8 @@ from omq.ipc.outgoing import Outgoing
 from omq.services.channel.names import RECORDS
 
 T = TypeVar("T")
+SAID_S: Final = 1.0
+"""A page waits so long for what readers say of their work: the queue manager may be away."""
 NAMES_S: Final = 1.0
 _NAMES_MAX: Final = 10_000
 
@@ -47,7 +53,7 @@ class Exchange:
 
     def __init__(self, settings: Settings, connect: Callable[[], Client], budget: Budget) -> None:
         self.desks = Desks(settings, connect, budget)
-        self.replies = Replies(connect, budget)
+        self.replies = Replies(self.desks)
         self._puts = Lines(connect, settings.web_workers, "web puts")
         self._asks = Lines(connect, 1, "web questions")
         self._names: dict[str, _Name] = {}
@@ -72,6 +78,19 @@ class Exchange:
         found: list[str] = await self._wait(self._puts, Puts(goal, messages, waiter), waiter)
         return found
 
+    async def said_of(self, qpool: int, queues: Sequence[str]
+                      ) -> list[tuple[str, str, datetime | None]]:
+        """(queue, what its reader said of the message there last, when), of these queues where it
+        is. The errors of a queue manager that is away."""
+        def ask(native: Client) -> list[tuple[str, str, datetime | None]]:
+            found = []
+            for queue in queues:
+                with suppress(NoMessage):  # it has left it
+                    found.append((queue, *native.said_of(qpool, queue)))
+            return found
+
+        return await self._ask(ask)
+
     async def _ask(self, work: Callable[[Client], T]) -> T:
         waiter = Waiter()
         found: T = await self._wait(self._asks, Call(work, waiter), waiter)
@@ -91,3 +110,6 @@ class Exchange:
         await self.replies.close()
         for lines in (self._puts, self._asks):
             await asyncio.get_running_loop().run_in_executor(None, lines.close)
+
+
+EXCHANGE: Final = web.AppKey("exchange", Exchange)

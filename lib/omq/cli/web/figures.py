@@ -66,6 +66,10 @@ def _standby(facts: Facts) -> str:
     return NONE if facts.standby_lag_s is None else age(facts.standby_lag_s)
 
 
+def _protection(facts: Facts) -> str:
+    return NONE if facts.protection is None else facts.protection.state
+
+
 def _free(moment: Moment) -> str:
     return NONE if moment.facts is None else size(moment.facts.space.free_bytes)
 
@@ -98,6 +102,8 @@ FIGURES: Final = (
            _of(lambda f: number(f.checkpoint_lag)), ":lag"),
     Figure("standby", "Standby behind", "age of the oldest that a standby lacks, of the slowest",
            _of(_standby)),
+    Figure("protection", "Acknowledged", "is on the disks of standbys (synced), waits for them, or "
+           "is on this disk alone", _of(_protection)),
     Figure("free", "Disk free", "on the file system of the spool", _free, ":free"),
     Figure("filled", "Fills the disk", "the largest part of the spool", _filled),
     Figure("index", "Index used", "of the messages that shared memory has room for", _of(_index)),

@@ -12,14 +12,22 @@ neither. """
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from omq.base import events
-from omq.base.errors import Exit, NoAuthority, NoReply, NotLoggedIn, OmqError, RoleMissing
+from omq.base.errors import (
+    Exit,
+    MessageCancelled,
+    NoAuthority,
+    NoReply,
+    NotLoggedIn,
+    OmqError,
+    RoleMissing,
+)
 from omq.base.event_log import ERROR
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import (
@@ -62,6 +70,8 @@ def status_of(error: OmqError) -> int:
         return 401
     if isinstance(error, NoReply):
         return 504
+    if isinstance(error, MessageCancelled):
+        return 410
     return _STATUS.get(error.exit_code, 500)
 
 
@@ -125,8 +135,8 @@ async def with_headers(_request: web.Request, response: web.StreamResponse) -> N
 
 
 def problem(request: web.Request, status: int, text: str, headers: Any = None, *,
-            code: OmqError | None = None) -> web.Response:
-    """An error as a page, or for the API as RFC 9457 has it."""
+            code: OmqError | None = None, more: Mapping[str, Any] | None = None) -> web.Response:
+    """An error as a page, or for the API as RFC 9457 has it, with members of its own."""
     kept = {name: value for name, value in dict(headers or {}).items() if name in (
         "Allow", "Retry-After", "WWW-Authenticate")}
     if status == 401:
@@ -138,6 +148,7 @@ def problem(request: web.Request, status: int, text: str, headers: Any = None, *
                  "status": status, "detail": text, "instance": request.path}
         if code is not None:
             found |= {"omq_error": type(code).__name__, "omq_status": code.status}
+        found |= more or {}
         return web.Response(status=status, text=json.dumps(found), headers=kept,
                             content_type="application/problem+json")
     return console_of(request).pages.answer(request, "problem.html", status=status, headers=kept,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
-from omq.base.errors import BadRequest, NoAuthority
+from omq.base.errors import BadRequest, NoAuthority, OmqError
 from omq.cli.look.omqlog import what
 from omq.cli.web import reading
 from omq.cli.web.caller import ADMIN, Caller
 from omq.cli.web.console import caller_of, console_of
+from omq.cli.web.exchange import EXCHANGE, SAID_S
 from omq.cli.web.preview import KINDS
 from omq.cli.web.reading import MessageSeen, Place
 from omq.core.history.frames import Happening
+from omq.format.index import EntryState
 
 
 def place_of(text: str) -> Place | None:
@@ -63,8 +67,22 @@ async def message(request: web.Request) -> web.Response:
                              console.settings.web_preview_bytes)
     mine = visible(caller, seen)
     return console.pages.answer(
-        request, "message.html", seen=seen, mine=mine, kinds=KINDS,
+        request, "message.html", seen=seen, mine=mine, kinds=KINDS, said=await _said(request, seen),
         changeable=[name for name in mine if caller.may("admin", name)])
+
+
+async def _said(request: web.Request, seen: MessageSeen) -> dict[str, str]:
+    """What readers say of their work on a message, by queue; or why that is not known."""
+    active = [each.queue for each in seen.entries if each.state is EntryState.ACTIVE]
+    if not active:
+        return {}
+    try:
+        async with asyncio.timeout(SAID_S):
+            found = await request.app[EXCHANGE].said_of(seen.qpool, active)
+    except (OmqError, TimeoutError) as error:
+        return dict.fromkeys(active, f"how far it is is not known: {error or 'no answer'}")
+    return {queue: f"{words} ({moment:%Y-%m-%d %H:%M:%S})" for queue, words, moment in found
+            if moment is not None}
 
 
 async def biography(request: web.Request) -> web.Response:

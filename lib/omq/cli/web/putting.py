@@ -17,7 +17,7 @@ from typing import Final
 from omq.aio.lines import Job
 from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
 from omq.base import limits
-from omq.base.errors import ManagerHung, ManagerUnavailable, OmqError, TimedOut
+from omq.base.errors import REFUSALS, ManagerHung, ManagerUnavailable, OmqError, TimedOut
 from omq.ipc.client import Client
 from omq.ipc.outgoing import Outgoing, by_itself
 
@@ -79,7 +79,7 @@ class Puts:
         except _IN_DOUBT as error:
             same_for_all(waiters, error)
         except OmqError as error:
-            if len(some) == 1:
+            if len(some) == 1 or not isinstance(error, REFUSALS):
                 same_for_all(waiters, error)
                 return
             for part in some:  # one of them was refused, so none happened

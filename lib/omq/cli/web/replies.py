@@ -1,30 +1,35 @@
 """Requests of the REST interface: put a message that wants an answer, and wait for just that one.
 
-All share one temporary queue for their answers, read by one desk, so a thousand that wait cost no
-thread each. A request may be served for as long as its program waits, and no longer: that is its
-expiry. An answer for which nobody waits any more is finished.
+Whoever asks has one temporary queue for answers, read by one desk, so a thousand requests that wait
+cost no thread each, and nobody is told what another one was answered, whatever ids the two gave
+their questions. A request may be served for as long as its program waits, and no longer: that is
+its expiry. An answer for which nobody waits any more is finished; one whose body is long, or for
+which there is no memory, is a delivery of who asked, with a link.
 
-Crash argument: the question is put as any message. If omq-web ends, its temporary queue goes with
-what is on it, and the question when its time is over: the program asks again. For the event loop.
+Crash argument: the question is put as any message. If omq-web ends, its temporary queues go with
+what is on them, and the question when its time is over: the program asks again. For the event loop.
 
-Errors: NoReply; those of a put and of a reader.
+Errors: NoReply, ConsoleBusy; those of a put and of a reader.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from typing import Any, Final
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
 
-from omq.base.errors import LeaseLost, MessageTooLong, NoReply, OmqError
-from omq.cli.web.budget import Budget
-from omq.cli.web.desk import INLINE_BYTES, Desk, Taken
+from omq.aio.waiter import Outcome, Waiter
+from omq.base.errors import BadRequest, LeaseLost, NoReply
+from omq.cli.web.desk import Desk
+from omq.cli.web.desks import WAIT_MAX_S, Desks
+from omq.cli.web.taken import Taken
 from omq.ipc.client import Client
+from omq.ipc.message import Message
 from omq.ipc.reader import Reader
 
-_USER: Final = ""
-"""Whose bytes answers are until they are somebody's."""
 _BATCH: Final = 100
 _EARLY_MAX: Final = 1000
 """Answers that came before their question's id was known here."""
@@ -33,92 +38,147 @@ _EARLY_MAX: Final = 1000
 class Replies:
     """See the module."""
 
-    def __init__(self, connect: Callable[[], Client], budget: Budget) -> None:
-        self._connect, self._budget = connect, budget
-        self._desk: Desk | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._early: dict[str, dict[str, Any]] = {}
-        self._asking = 0
+    def __init__(self, desks: Desks) -> None:
+        self._desks = desks
+        self._of: dict[Desk, _Answers] = {}
 
     def __len__(self) -> int:
-        return self._asking
+        return sum(map(len, self._of.values()))
 
-    async def ask(self, queue: str, timeout_s: float, put: Callable[[str], Awaitable[str]]
-                  ) -> dict[str, Any]:
-        """The record of the answer. `put`: puts the question with this `reply_to`; its id."""
-        desk = await self._reading()
-        self._asking += 1
-        asked = "?"
-        try:
-            async with asyncio.timeout(timeout_s):
-                asked = await put(desk.queue)
-                found = self._early.pop(asked, None)
-                if found is None:
-                    future = self._waiting[asked] = asyncio.get_running_loop().create_future()
-                    found = await future
-                return found
-        except TimeoutError as error:
-            raise NoReply(request=asked, queue=queue, seconds=timeout_s, reply_to=desk.queue
-                          ) from error
-        finally:
-            self._asking -= 1
-            self._waiting.pop(asked, None)
-            if not self._asking:
-                self._early.clear()
-
-    async def _reading(self) -> Desk:
-        if self._desk is None or self._desk.ended:
-            self._desk = Desk(self._connect, lambda client: client.queues.temporary(),
-                              self._budget)
-            self._task = asyncio.get_running_loop().create_task(self._read(self._desk))
-        await asyncio.shield(self._desk.began.future)
-        return self._desk
-
-    async def _read(self, desk: Desk) -> None:
-        error: OmqError | None = None
-        while error is None:
+    async def ask(self, user: str, owner: str, queue: str, timeout_s: float,
+                  put: Callable[[str], Awaitable[str]]) -> Taken:
+        """The answer; without its body in the record it is a delivery of `owner`. `put`: puts the
+        question with this `reply_to`; its id."""
+        with self._desks.waiting(f"replies to {owner}", user, _temporary) as desk:
+            self._desks.room(user, 1)  # before anything is put
+            answers = self._answers(desk, user)
+            await asyncio.shield(desk.began.future)
+            asked, waiter = "?", Waiter(unwanted=answers.unwanted)
             try:
-                found = await desk.get(_USER, _BATCH, now=False)
-                await desk.say(_done(found))
-            except OmqError as said:
-                error = said
-            else:
-                for each in found:
-                    desk.forget(each)
-                    self._came(desk, each.record)
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
-        self._waiting.clear()
+                async with asyncio.timeout(timeout_s):
+                    with answers.putting():
+                        asked = await put(desk.queue)
+                        answers.wait(asked, waiter)
+                    found: Taken = await waiter.result()
+            except TimeoutError as error:
+                raise NoReply(request=asked, queue=queue, seconds=timeout_s, reply_to=desk.queue
+                              ) from error
+            finally:
+                answers.leave(asked, waiter)
+            if not found.whole:
+                self._desks.hold(desk, found, user, owner)
+            return found
 
-    def _came(self, desk: Desk, record: dict[str, Any]) -> None:
-        asked = str(record["correlation"])
-        future = self._waiting.pop(asked, None)
-        if future is None:
-            if self._asking:
-                while len(self._early) >= _EARLY_MAX:
-                    del self._early[next(iter(self._early))]
-                self._early[asked] = record
-        elif not future.done():
-            if "body" in record or "body_base64" in record:
-                future.set_result(record)
-            else:
-                future.set_exception(MessageTooLong(size=record["size"], queue=desk.queue,
-                                                    limit=INLINE_BYTES))
+    def _answers(self, desk: Desk, user: str) -> _Answers:
+        answers = self._of.get(desk)
+        if answers is None:
+            answers = self._of[desk] = _Answers(desk)
+            task = asyncio.get_running_loop().create_task(answers.read(user))
+            answers.task = task
+            task.add_done_callback(lambda _: self._of.pop(desk, None))
+        return answers
 
     async def close(self) -> None:
-        """Whoever waits hears that it ends."""
-        if self._desk is not None:
-            self._desk.close()
-        if self._task is not None:
-            await self._task
+        """When the desks are closed: whoever waits has heard it then."""
+        await asyncio.gather(*(each.task for each in self._of.values() if each.task is not None))
 
 
-def _done(found: Sequence[Taken]) -> Callable[[Reader], None]:
+class _Answers:
+    """To one who asks."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._waiting: dict[str, Waiter] = {}
+        self._early: dict[str, tuple[float, Taken]] = {}  # until when somebody may want it
+        self._putting = 0
+        self.task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting) + self._putting
+
+    @contextmanager
+    def putting(self) -> Iterator[None]:
+        """A question whose id is not known before the end of this."""
+        self._putting += 1
+        try:
+            yield
+        finally:
+            self._putting -= 1
+            if not self._putting:
+                self._late(math.inf)
+
+    def wait(self, asked: str, waiter: Waiter) -> None:
+        """For the answer to a question. Who asked the same before hears that he did."""
+        found = self._early.pop(asked, None)
+        if found is not None:
+            waiter.end(Outcome(found[1]))
+            return
+        before, self._waiting[asked] = self._waiting.get(asked), waiter
+        if before is not None:
+            before.end(Outcome(error=BadRequest(
+                reason=f"{asked} was asked again meanwhile, and who did gets the answer")))
+
+    def leave(self, asked: str, waiter: Waiter) -> None:
+        """It is not waited for any more."""
+        if self._waiting.get(asked) is waiter:
+            del self._waiting[asked]
+
+    def unwanted(self, taken: Taken) -> None:
+        """Whoever waited is gone."""
+        self._desk.finish([taken])
+
+    async def read(self, user: str) -> None:
+        """Until the desk ends."""
+        error: Exception | None = None
+        while error is None:
+            try:
+                found = await self._desk.get(user, _BATCH, now=False)
+                self._late(time.monotonic())
+                whole = [each.message for each in found if each.whole]
+                for each in found:
+                    self._came(each)
+                if whole:
+                    await self._desk.say(_done(whole))
+            except Exception as said:  # of all who wait, whatever it is
+                error = said
+        for waiter in self._waiting.values():
+            waiter.end(Outcome(error=error))
+        self._waiting.clear()
+        self._late(math.inf)
+
+    def _came(self, taken: Taken) -> None:
+        asked = str(taken.record["correlation"])
+        waiter = self._waiting.pop(asked, None)
+        if waiter is not None:
+            waiter.end(Outcome(taken))
+        elif not self._putting:
+            self.unwanted(taken)
+        else:
+            before = self._early.pop(asked, None)
+            self._early[asked] = (time.monotonic() + WAIT_MAX_S, taken)
+            if before is not None:
+                self.unwanted(before[1])
+            elif len(self._early) > _EARLY_MAX:
+                self.unwanted(self._early.pop(next(iter(self._early)))[1])
+
+    def _late(self, now: float) -> None:
+        while self._early:
+            asked = next(iter(self._early))
+            until, taken = self._early[asked]
+            if until > now:
+                break
+            del self._early[asked]
+            self.unwanted(taken)
+
+
+def _temporary(client: Client) -> str:
+    return client.queues.temporary()
+
+
+def _done(messages: Sequence[Message]) -> Callable[[Reader], None]:
     def say(_reader: Reader) -> None:
-        for each in found:
+        for message in messages:
             with suppress(LeaseLost):
-                each.message.done()
+                message.done()
 
     return say

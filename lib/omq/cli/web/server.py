@@ -29,7 +29,6 @@ from omq.base.rated_log import NEVER
 from omq.base.settings import Settings
 from omq.base.socket_name import socket_name
 from omq.cli.common import say
-from omq.cli.web.api_queues import EXCHANGE
 from omq.cli.web.app import application
 from omq.cli.web.connections import (
     Connection,
@@ -39,6 +38,7 @@ from omq.cli.web.connections import (
     tcp_bounds,
 )
 from omq.cli.web.console import Console
+from omq.cli.web.exchange import EXCHANGE
 from omq.cli.web.policy import load_policy
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
@@ -110,6 +110,7 @@ class WebServer:
             for server in servers:
                 server.close()
             console.end_followers()
+            app[EXCHANGE].desks.send_away()
             await runner.cleanup()
             await app[EXCHANGE].close()
             for each in (connections, local):

@@ -104,6 +104,11 @@ class Engine:
     def last_lsn(self) -> int:
         return self.core.block.first_lsn - 1
 
+    @property
+    def durable_lsn(self) -> int:
+        """The last one that is on the disk."""
+        return self.core.block.writer.durable_lsn
+
     def release(self) -> None:
         self.index.release()
         self.core.t.release()
@@ -174,6 +179,7 @@ class Engine:
     def forget_reader(self, entry: int) -> None:
         """An operator takes a message out of its reader's hands."""
         self.limbo.pop(entry, None)
+        self.by_id.take(entry)
         if (holder := self.parties.get(self.core.t.e_reader[entry] - 1)) is not None:
             holder.active -= 1
 

@@ -48,6 +48,7 @@ class Line:
     born: bool
     size: int = 0
     ended: bool = False
+    to_idel: bool = False  # it had a container, which may be removed by now
     how: list[str] = field(default_factory=list)  # kinds of frames, in order
 
     @property
@@ -60,12 +61,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """`complete`: nothing is missing in `lines`; else `why`. `last_lsn`: of this spool."""
+    """`complete`: nothing is missing in `lines`; else `why`. `last_lsn`: of this spool. `short`: it
+    was read whole, and ends before that LSN: a power cut took what another member had."""
 
     lines: tuple[Line, ...]
     last_lsn: int
     complete: bool
     why: str = ""
+    short: bool = False
 
 
 def aside(paths: SpoolPaths, since: int) -> Aside:
@@ -89,7 +92,8 @@ def aside(paths: SpoolPaths, since: int) -> Aside:
     elif last < since:
         why = f"its journal ends at LSN {last}, before what both should have"
     shown = tuple(each for each in lines.values() if each.born or each.how)
-    return Aside(shown, last, complete=not why, why=why)
+    short = last < since and not history.findings and first <= since + 1
+    return Aside(shown, last, complete=not why, why=why, short=short)
 
 
 def _note(lines: dict[int, Line], found: Happening) -> None:
@@ -105,3 +109,4 @@ def _note(lines: dict[int, Line], found: Happening) -> None:
         return  # it was in somebody's hands: no change that anybody asked for
     line.how.append(found.kind.name.lower())
     line.ended |= bool(found.flags & _LAST) and found.rule.leaves
+    line.to_idel |= bool(found.flags & FrameFlag.TO_IDEL)

@@ -106,7 +106,7 @@ class RemoteMessage(RemoteRow):
     def defer(self, seconds: float, reason: str = "") -> None:
         raise NotRemote(what="defer", instead="move((), [a copy with delay_s])")
 
-    def touch(self) -> None:
+    def touch(self, progress: str = "") -> None:
         raise NotRemote(what="touch", instead="give the queue a longer lease_s")
 
     def set_aside(self) -> None:

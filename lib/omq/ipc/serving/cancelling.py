@@ -1,8 +1,14 @@
 """What clients ask of a message by its id: cancel it (a request), or say how it is (a question).
 
-    CANCEL   the id, 24 bytes; the messages with it leave the queues where this client has the right
+    CANCEL   the id, 24 bytes; the messages with it leave the queues where this client has the
+             right; flag IN_WORK: also those that a reader has, which is told at its next touch
     state    {"op": "state", "id": hexadecimal digits}
-               -> {"places": [{"queue", "state", "until_ns", "attempts", "reader"}, ...]}
+               -> {"places": [{"queue", "state", "until_ns", "attempts", "reader", "progress",
+                   "progress_ns"}, ...]}
+    said     {"op": "said", "message": QPoolId, "queue": name}: what its reader said of it last
+               -> {"progress", "progress_ns"}
+    lost     {"op": "lost", "message": QPoolId, "lease": that it was held under} -> {"taken": true}
+             if it was taken out of this reader's hands, as far as this manager remembers
 
 Who may cancel on a queue: who may `admin` it; and the user who put the message, as the kernel named
 him then, where he may still `put`. A message that somebody has moved elsewhere, or that failed its
@@ -29,6 +35,7 @@ from omq.core.engine.operate import ITEMS_MAX
 from omq.core.engine.state import HAS_ID, POISON
 from omq.format.index import EntryState
 from omq.format.message import DESCRIPTOR, id_of
+from omq.format.wire import CancelFlag
 from omq.ipc.serving.operator_plane import order_text
 from omq.ipc.serving.sessions import Session
 
@@ -55,8 +62,11 @@ class Cancelling:
             raise ShuttingDown
         identifier = bytes(session.request[: r.length])
         entries = self._meant(session, identifier, self._may_cancel)
-        text = order_text({"command": f"cancel {message_id_text(identifier)}"})
-        self._engine.by_id.cancel(session.party, entries, r.sequence, text)
+        in_work = bool(r.flags & CancelFlag.IN_WORK)
+        words = "cancel --in-work" if in_work else "cancel"
+        text = order_text({"command": f"{words} {message_id_text(identifier)}"})
+        self._engine.by_id.cancel(session.party, entries, r.sequence, text,
+                                  self._engine.forget_reader if in_work else None)
         self._answer(session, r.sequence, len(entries), 0)
 
     def state(self, session: Session, question: Question) -> Question:
@@ -67,8 +77,33 @@ class Cancelling:
             {"queue": engine.rules[t.e_queue[entry]].name,
              "state": EntryState(t.e_state[entry]).name.lower(),
              "until_ns": t.e_until[entry] if t.e_state[entry] == _DEFERRED else 0,
-             "attempts": t.e_attempts[entry], "reader": engine.by_id.reader_of(entry)}
+             "attempts": t.e_attempts[entry], "reader": engine.by_id.reader_of(entry),
+             **self._progress(entry)}
             for entry in self._meant(session, identifier, self._may_look)]}
+
+    def said(self, session: Session, question: Question) -> Question:
+        """The question. NoMessage."""
+        engine, name = self._engine, str(question["queue"])
+        slot = engine.index.slot_of(int(question["message"]))
+        for entry in engine.by_id.places(slot) if slot >= 0 else ():
+            if (engine.rules[engine.index.e_queue[entry]].name == name
+                    and self._may_look(session, entry)):
+                return self._progress(entry)
+        raise NoMessage(queue=_NOWHERE)
+
+    def lost(self, _session: Session, question: Question) -> Question:
+        """The question. The lease is known to who held it alone."""
+        return {"taken": self._engine.by_id.was_taken(
+            int(question["message"]), int(question["lease"]))}
+
+    @property
+    def operations(self) -> dict[str, Callable[[Session, Question], Question]]:
+        """The questions by their names."""
+        return {"state": self.state, "said": self.said, "lost": self.lost}
+
+    def _progress(self, entry: int) -> Question:
+        words, time_ns = self._engine.by_id.said_of(entry)
+        return {"progress": words.decode("utf-8", "replace"), "progress_ns": time_ns}
 
     def _meant(self, session: Session, identifier: bytes,
                may: Callable[[Session, int], bool]) -> list[int]:

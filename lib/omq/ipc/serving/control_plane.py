@@ -11,6 +11,7 @@
     see       rows of the queue that it reads: seeing
     status    counters, for tools       operate, free, recall, resolve  operator_plane
     units     units of work in doubt, of this user or, who may `admin` POISON, of all
+    standby   how far a standby has synced: held_replies
     queue, temporary  queues are made, changed and removed: queue_plane
 
 Every question is one JSON line and gets one JSON line: {"status": 0, ...} or the error's status and
@@ -89,13 +90,14 @@ class ControlPlane:
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
         self._operations |= {"units": UnitsPlane(self._engine, self._sessions).units,
-                             "state": server.cancelling.state,
+                             **server.cancelling.operations,
                              "failure": Failing(self._engine, self._sessions).failure}
         self.operators = OperatorPlane(self._engine, self._sessions, log, self._number, self._free,
                                        settings.operator_undo_s)
         self.queues = QueuePlane(server, settings, log, self.operators.answer_later)
         self._later = {**self.operators.later, "queue": self.queues.queue,
-                       "temporary": self.queues.temporary, **self.bodies.later}
+                       "temporary": self.queues.temporary, "standby": server.standby,
+                       **self.bodies.later}
 
     def watched_by(self, watching: Watching) -> None:
         """Somebody is told from now on."""
@@ -200,7 +202,7 @@ class ControlPlane:
             else:
                 raise BadRequest(reason=f"unknown operation {names.escape(operation)}")
             door.bad = 0  # only those in a row tell a stranger from a program with a mistake
-            say(door, {"status": 0, **answer})
+            self._server.say(door, {"status": 0, **answer})
         except OmqError as error:
             self._refuse(door, error)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:

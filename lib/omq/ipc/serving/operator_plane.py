@@ -31,6 +31,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.state import IDEL, POISON
 from omq.ipc.serving.doors import Door
+from omq.ipc.serving.held_replies import HeldReplies
 from omq.ipc.serving.sessions import Session, Sessions, say
 
 Question = dict[str, Any]
@@ -60,12 +61,18 @@ class OperatorPlane:
             "operate": self.operate, "free": self.free, "note": self.note,
             "resolve": self.resolve, "recall": self.recall}
 
-    def release(self) -> None:
-        """After the commit: the answers of this group."""
+    def release(self, held: HeldReplies | None) -> None:
+        """After the commit: the answers of this group; those that wait for standbys, with them."""
+        if not self._answers:
+            return
         for door, answer in self._answers:
-            if not door.closed:
+            if held is not None:
+                held.answer(door, {"status": 0, **answer})
+            elif not door.closed:
                 say(door, {"status": 0, **answer})
         self._answers.clear()
+        if held is not None:
+            held.add([])
 
     def answer_later(self, session: Session, answer: Question) -> None:
         """With `release`."""

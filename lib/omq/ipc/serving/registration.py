@@ -29,6 +29,7 @@ from omq.format.wire import NOTE_BYTES, VERSION
 from omq.ipc.serving.claims import Claims
 from omq.ipc.serving.doorkeeper import Doorkeeper
 from omq.ipc.serving.doors import Door
+from omq.ipc.serving.held_replies import UNHELD
 from omq.ipc.serving.objects import ObjectList, make_channel
 from omq.ipc.serving.sessions import (
     Peer,
@@ -122,6 +123,7 @@ class Registrar:
                       owns=peer.uid in (self._owner, os.geteuid()))
         session = Session(party, token, name, peer.gids, door, channel, reply, request, note,
                           party.owns or peer.uid == 0, self._epoch)
+        session.unheld = session.trusted and name == UNHELD
         self._sessions.add(session)
         clients = self._engine.clients
         clients.came(party, name, clock.process_start_ticks(peer.pid) or 0)

@@ -157,7 +157,9 @@ class RequestServer(Turns):
     def _touch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} messages do not fit")
-        session.lost = self.engine.renew(session.party, verdicts_of(session.request, r))
+        verdicts = verdicts_of(session.request, r)
+        session.lost = self.engine.renew(session.party, verdicts)
+        self.engine.by_id.hear(session.party, verdicts)
         self._ok.append((session, r.sequence, r.count, 0))
 
     def _next(self, session: Session, r: Request) -> None:

@@ -75,6 +75,7 @@ class Session:
     claims: Claims | None = None  # until all of it is told
     deaf: int = 0  # replies that could not be announced
     gone: bool = False
+    unheld: bool = False  # its replies wait for no standby (ipc.serving.held_replies)
     descriptor: int = -1  # that came with the question under way; the doorkeeper closes it
     containing: bool = False  # a large body is being copied
     containers: dict[str, tuple[int, int]] = field(default_factory=dict)  # not put yet: size, CRC
@@ -180,12 +181,13 @@ class Sessions:
         self.by_door.pop(id(session.door), None)
         self.gone.append(session)
 
-    def say_ended(self) -> None:
+    def say_ended(self, held: Callable[[Session], bool] = lambda _: False) -> None:
         """At an orderly stop, behind the last group: to each client what its last request came to.
-        A client that has not looked yet may find its memory and semaphore gone."""
+        A client that has not looked yet may find its memory and semaphore gone. `held`: one that
+        must not be told yet asks the next manager."""
         for session in self.by_id.values():
             sequence, count, qpool, lsn = session.last
-            if sequence:
+            if sequence and not held(session):
                 say(session.door, {ENDED: {"sequence": sequence, "qpool": qpool, "count": count,
                                            "lsn": lsn}})
 

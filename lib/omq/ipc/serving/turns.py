@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
-from omq.base.errors import OmqError
+from omq.base.errors import BadRequest, OmqError
 from omq.base.fault import point
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import Waiter
+from omq.ipc.serving.doors import Door
 from omq.ipc.serving.given import write_given
+from omq.ipc.serving.held_replies import HeldReplies
 from omq.ipc.serving.notes import Looks
 from omq.ipc.serving.recent import RecentRequests
-from omq.ipc.serving.sessions import Session, Sessions
+from omq.ipc.serving.sessions import Session, Sessions, say
 from omq.storage import durable
 from omq.storage.payloads import PayloadReader
 
@@ -38,6 +41,7 @@ class Turns(ABC):
         self.begun: list[tuple[Session, int, int]] = []
         self._given: list[tuple[Waiter, list[int]]] = []
         self.stopping = False
+        self.held: HeldReplies | None = None  # replies that wait for standbys; None: none do
 
     @abstractmethod
     def handle(self, raw: bytes) -> None:
@@ -95,13 +99,35 @@ class Turns(ABC):
                 engine.clients.answered(waiter.party)
                 write_given(engine.index, session_of, waiter, entries, self.bodies, lsn)
                 answered.append(session_of)
-        for session in answered:
-            session.announce()
+        if self.held is not None:
+            self.held.add(answered)
+        else:
+            for session in answered:
+                session.announce()
         point("engine.after_reply")
         self._ok.clear()
         self._refused.clear()
         self._given.clear()
         self.sessions.close_gone()
+
+    def say(self, door: Door, answer: dict[str, Any]) -> None:
+        """The answer to a question. What became of a request waits as a reply does."""
+        if self.held is not None and answer.get("answered") is not None and not (
+                self.sessions.by_door[id(door)].unheld):
+            self.engine.sync()
+            self.held.answer(door, answer)
+        else:
+            say(door, answer)
+
+    def is_held(self, session: Session) -> bool:
+        """Must it not be told yet what its last request came to?"""
+        return self.held is not None and self.held.is_held(session)
+
+    def standby(self, session: Session, question: dict[str, Any]) -> None:
+        """How far a standby has synced. BadRequest."""
+        if self.held is None:
+            raise BadRequest(reason="nothing waits for standbys here (standby_sync)")
+        self.held.heard(session, question)
 
     def remember(self, lsn: int) -> None:
         """After the commit: a client that loses its manager while it waits is told that what it
@@ -112,6 +138,8 @@ class Turns(ABC):
 
     def carry_out(self, session: Session) -> None:
         """A client is gone and may ask at once what became of its request of this group."""
+        if self.held is not None:
+            self.held.lost(session)
         begun = ((asked, sequence, 1, qpool) for asked, sequence, qpool in self.begun)
         for asked, sequence, count, qpool in (*self._ok, *begun):
             if asked is session:

@@ -1,8 +1,8 @@
-"""amqp.server: clients of AMQP 1.0 put, take and browse; a daemon of its own, not a reader.
+"""amqp.server: clients of AMQP 1.0 and 0-9-1; a daemon of its own, not a reader.
 
-The protocol is omq.amqp (ADR 0132), passwords are argon2-cffi's (the extra omq[amqp]); both are
-imported when the daemon runs, so that neither a parser made for a page nor the fork server needs
-them. `server` has the rest.
+The protocol is omq.amqp (ADR 0132), that of 0-9-1 services.amqp091 (ADR 0134), passwords are
+argon2-cffi's (the extra omq[amqp]); all are imported when the daemon runs, so that neither a parser
+made for a page nor the fork server needs them. `server` has the rest.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from omq.services.network.accounts import Account
 
 if TYPE_CHECKING:
     from omq.services.amqp.addresses import Address
-    from omq.services.amqp.session import Session
+    from omq.services.amqp.guest import Guest
     from omq.services.daemon.daemon import DaemonContext
 
 T = TypeVar("T")
@@ -65,9 +65,10 @@ class Host:
         self._files = Memory(settings.amqp_files_bytes_max, settings.amqp_user_files_bytes_max)
         self.threshold = settings.container_threshold_bytes
         self.draining = False
-        self.sessions: set[Session] = set()
+        self.sessions: set[Guest] = set()
         self.takers: set[Taker | Browser] = set()
         self.changed = asyncio.Event()
+        self.older: Any = None  # the directory of AMQP 0-9-1, when there was a client of it
         self.connect = connect or self._connected
         self._users: Counter[str] = Counter()
         self._receivers: Counter[str] = Counter()
@@ -78,7 +79,7 @@ class Host:
         self.company = Company(self.put, settings.amqp_batch_messages_max)
         self.hands = Hands(settings.amqp_workers, "amqp turns")
         self.channels: dict[bytes, ChannelLink] = {}  # links of channels, by their records
-        self._own: dict[Session, Lines] = {}  # temporary queues live as long as these
+        self._own: dict[Guest, Lines] = {}  # temporary queues live as long as these
         self._checking = ThreadPoolExecutor(settings.submission_workers,
                                             thread_name_prefix="password")
         self._guesses: dict[str, _Guesses] = {}
@@ -88,7 +89,7 @@ class Host:
 
     # who may come in
 
-    def admit(self, session: Session) -> bool:
+    def admit(self, session: Guest) -> bool:
         """A connection, before a byte was read."""
         if self.draining or len(self.sessions) >= self.policy.settings.amqp_connections_max:
             self.rated.event(events.AMQP_REFUSED, WARNING, "connections", peer=session.peer,
@@ -104,7 +105,7 @@ class Host:
         self.sessions.add(session)
         return True
 
-    def joined(self, session: Session, user: Account) -> bool:
+    def joined(self, session: Guest, user: Account) -> bool:
         """Its user is known."""
         if self._users[user.name] >= self.policy.settings.amqp_user_connections_max:
             self.rated.event(events.AMQP_REFUSED, WARNING, user.name, peer=session.peer,
@@ -114,11 +115,16 @@ class Host:
         self._forget_stranger(session.peer)
         return True
 
+    def replaced(self, session: Guest, by: Guest) -> None:
+        """It speaks AMQP 0-9-1: the same connection, looked after by another."""
+        self.sessions.discard(session)
+        self.sessions.add(by)
+
     def _forget_stranger(self, peer: str) -> None:
         self._strangers[peer] -= 1
         self._strangers += Counter()  # drops the zeros
 
-    def left(self, session: Session) -> None:
+    def left(self, session: Guest) -> None:
         self.sessions.discard(session)
         if session.user is not None:
             self._users[session.user.name] -= 1
@@ -161,14 +167,14 @@ class Host:
 
     # rights
 
-    def allows(self, session: Session, action: str, address: Address) -> bool:
+    def allows(self, session: Guest, action: str, address: Address) -> bool:
         if session.user is None:
             return False
         if address.name in session.temporary:
             return True
         return self.policy.allows(session.user, action, address.rights)
 
-    async def temporary_queue(self, session: Session) -> str:
+    async def temporary_queue(self, session: Guest) -> str:
         """A queue of this connection; it goes with it. NoAuthority, TooManyQueues."""
         user = session.user
         assert user is not None
@@ -185,6 +191,12 @@ class Host:
             session.temporary.add(name)
             self._temporaries[user.name] += 1
         return name
+
+    def temporary_gone(self, session: Guest, name: str) -> None:
+        """One of its queues is deleted before it ends."""
+        if name in session.temporary and session.user is not None:
+            session.temporary.discard(name)
+            self._temporaries[session.user.name] -= 1
 
     def count_receiver(self, user: str) -> bool:
         settings = self.policy.settings
@@ -216,11 +228,20 @@ class Host:
         """For a link that puts, or a transaction."""
         return Room(self.memory, self._files, user)
 
-    async def ask(self, session: Session, work: Callable[[Client], T]) -> T:
+    async def ask(self, session: Guest, work: Callable[[Client], T]) -> T:
         """One of a connection at a time: others come in between, however much it asks."""
         async with session.asks:
             found: T = await _called(self._asks, lambda native: _fresh(native, work))
         return found
+
+    async def asked(self, work: Callable[[Client], T]) -> T:
+        """The same for the server itself."""
+        found: T = await _called(self._asks, lambda native: _fresh(native, work))
+        return found
+
+    def odd(self, reason: str) -> None:
+        """Something that the server keeps makes no sense; it is left where it is."""
+        self.rated.event(events.AMQP_REJECTED, WARNING, "odd", peer="?", user="?", reason=reason)
 
     def check(self) -> None:
         """Open the first connection: that nothing serves shows at the start; and end what a server
@@ -229,12 +250,12 @@ class Host:
             if ended := two_phases.resolve(native):
                 self.context.log.event(events.AMQP_RESOLVED, REPORT, units=ended)
 
-    def full(self, session: Session, queue: str, error: Exception | None) -> None:
+    def full(self, session: Guest, queue: str, error: Exception | None) -> None:
         """A queue takes nothing now; a sender waits."""
         self.rated.event(events.AMQP_WAITS, REPORT, queue, peer=session.peer, queue=queue,
                          reason=str(error)[:200])
 
-    def failed(self, session: Session, error: Exception) -> None:
+    def failed(self, session: Guest, error: Exception) -> None:
         """A mistake of ours in one connection."""
         self.rated.event(events.BUG, ERROR, "amqp",
                          traceback="".join(traceback.format_exception(error))[-1000:])

@@ -26,6 +26,8 @@ from omq.format.amqp_types import Described, Malformed, Symbol
 
 PLAIN_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+OLDER: Final = b"AMQP\x00\x00\x09\x01"
+"""The header of AMQP 0-9-1, which has a connection of its own (services.amqp091)."""
 BYTES_MAX: Final = 4096
 """Of a frame of SASL; the standard says 512, names and passwords of some clients are longer."""
 
@@ -88,7 +90,7 @@ class SaslDoor:
 
     def __init__(self, offered: Sequence[str]) -> None:
         self._offered = tuple(offered)
-        self._greeted = False
+        self.greeted = False
         self.rest = b""
 
     def take(self, data: bytes) -> tuple[bytes, Asked | None]:
@@ -96,7 +98,7 @@ class SaslDoor:
         own accord, with mechanism "". NotAmqp."""
         self.rest += data
         answer = b""
-        if not self._greeted:
+        if not self.greeted:
             if len(self.rest) < _HEAD:
                 self._check_start()
                 return b"", None
@@ -105,7 +107,7 @@ class SaslDoor:
                 return b"", Asked("", b"")
             if head != SASL_HEADER:
                 raise NotAmqp("it does not begin as AMQP 1.0 with SASL does", SASL_HEADER)
-            self.rest, self._greeted = self.rest[_HEAD:], True
+            self.rest, self.greeted = self.rest[_HEAD:], True
             answer = mechanisms(self._offered)
         return answer, self._init()
 

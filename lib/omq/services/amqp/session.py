@@ -23,9 +23,10 @@ from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.incoming import Incoming
+from omq.services.amqp.older import take_over
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.policy import ANONYMOUS
-from omq.services.amqp.sasl_door import Asked, NotAmqp, Outcome, SaslDoor, outcome
+from omq.services.amqp.sasl_door import OLDER, Asked, NotAmqp, Outcome, SaslDoor, outcome
 from omq.services.channel.receiver import ChannelLink
 from omq.services.daemon.daemon import last_trace
 from omq.services.network.source import source_of
@@ -107,9 +108,29 @@ class Session(Endpoints, asyncio.Protocol):
         except Exception:
             self._bug()
 
+    def _is_older(self, data: bytes) -> bool:
+        """Whether it speaks AMQP 0-9-1, or may yet: then these bytes were taken. NotAmqp."""
+        assert self._door is not None and self._line is not None
+        if self._door.greeted:
+            return False
+        begin = self._door.rest + data
+        if len(begin) < len(OLDER):
+            taken = OLDER.startswith(begin)
+            self._door.rest = begin if taken else self._door.rest
+            return taken
+        if not begin.startswith(OLDER):
+            return False
+        take_over(self, self._line, begin[len(OLDER) :])
+        assert self._timer is not None
+        self._timer.cancel()
+        self.gone = True
+        return True
+
     def _at_door(self, data: bytes) -> None:
         assert self._door is not None and self._line is not None
         try:
+            if self._is_older(data):
+                return
             answer, asked = self._door.take(data)
         except NotAmqp as error:
             self._line.write(error.answer)

@@ -18,13 +18,13 @@ from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.channel.names import RECORDS
 
 if TYPE_CHECKING:
-    from omq.services.amqp.session import Session
+    from omq.services.amqp.guest import Guest
 
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 _TO: Final = "amqp.to"
 
 
-async def target(session: Session, name: str) -> Address:
+async def target(session: Guest, name: str) -> Address:
     """For one that puts."""
     host = session.host
     try:
@@ -43,7 +43,7 @@ def destination(message: Outgoing) -> str:
     return str(message.properties.get(_TO, ""))
 
 
-async def own_target(session: Session, name: str) -> Address:
+async def own_target(session: Guest, name: str) -> Address:
     """Of messages that say themselves where they go."""
     if not name:
         raise Untranslatable("amqp:precondition-failed",

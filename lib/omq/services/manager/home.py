@@ -1,11 +1,12 @@
-"""Is this spool where it was, and does no other process serve a copy of it? Asked at each start,
-behind the manager's lock.
+"""Is this spool where it was, does no other process serve a copy of it, and no other member of its
+instance go on in its place (services.manager.fencing)? Asked at each start, behind the manager's
+lock.
 
 A live twin of our user is refused. A copy beside its original is served with a warning at each
 start, until `omqrecover identity` says that this one goes on; a spool that was moved or restored is
 noted once.
 
-Errors: SpoolTwin.
+Errors: SpoolTwin; those of fencing.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from omq.base import events
 from omq.base.event_log import REPORT, WARNING
 from omq.base.paths import SpoolPaths
 from omq.services.daemon.daemon import DaemonContext
+from omq.services.manager.fencing import ask_members
 from omq.storage import home
 from omq.storage.home import Alone, Home
+from omq.storage.instance_file import Instance
 from omq.storage.spool import identity_command
 
 
-def move_in(context: DaemonContext, paths: SpoolPaths, uuid: bytes) -> Alone:
+def move_in(context: DaemonContext, paths: SpoolPaths, instance: Instance) -> Alone:
     """Keep the result for as long as the spool is served."""
+    uuid = instance.uuid
+    ask_members(context, instance)
     alone = Alone(paths, uuid)
     if alone.other:
         context.log.event(events.SPOOL_COPY, WARNING, path=paths.root, other=alone.other,

@@ -98,7 +98,7 @@ class Parts:
         the IPC objects go. False: the disk has no room for the STOP, which only history misses."""
         engine = self.engine
         engine.begin(wall_ns, mono_ns)
-        self.sessions.say_ended()
+        self.sessions.say_ended(self.server.is_held)
         self.doorkeeper.stop()
         for session in list(self.sessions.by_id.values()):
             self.control.end(session, died=False)
@@ -130,7 +130,7 @@ def build(context: DaemonContext) -> Parts:
     limits = Limits.of(settings, raise_limit(settings, context.log))
     info = spool.open_spool(paths.root, writer=True)
     lock = spool.lock(paths.manager_lock, "queue.manager")
-    alone = move_in(context, paths, info.uuid)
+    alone = move_in(context, paths, info.instance)
     restrict_access(paths, context.log)
     listed = ObjectList(paths)
     old_notes: list[LeftNote] = []

@@ -40,6 +40,7 @@ from omq.services.manager.disk_room import DiskRoom
 from omq.services.manager.doubts import doubts_text, say_old_doubts
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
+from omq.services.manager.protection import held_replies
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.tombstone import write_tombstone
 from omq.services.manager.triggers import Triggers
@@ -89,6 +90,7 @@ class QueueManager:
         self._parts.control.watched_by(self._events)
         self._triggers = Triggers(self._parts.engine, context.settings, self._parts.rated)
         self._disk = DiskRoom(context, self._parts, self._events)
+        self._held = self._parts.server.held = held_replies(context, self._parts.engine)
         self._index_low = 0
         self._watchdog_due = self._draining_until = 0
         self._status_due = self._chores_due = 0
@@ -125,7 +127,8 @@ class QueueManager:
         # 0 is "at once" here (a wait that was cancelled behind the group), and "never" there.
         deadline = max(1, min(
             server.due(), rated, self._events.due, self._triggers.due, self._ends_due,
-            self._watchdog_due or FOREVER, self._draining_until or FOREVER))
+            self._watchdog_due or FOREVER, self._draining_until or FOREVER,
+            FOREVER if self._held is None else self._held.due))
         if deadline != keeper.deadline:
             keeper.arm(deadline)
         batch = parts.requests.take(REQUESTS_PER_GROUP)
@@ -133,7 +136,7 @@ class QueueManager:
         if not self._clock.low < wall - now < self._clock.high:
             self._clock.look()
         server.group(batch, wall, now, self._drain)
-        parts.control.operators.release()
+        parts.control.operators.release(self._held)
         if engine.poisoned or engine.back.ended:
             say_taken_back(self._log, engine, self._events)
         signals = self._context.signals
@@ -148,6 +151,8 @@ class QueueManager:
         """What a group does besides requests; True: there was something."""
         parts, now = self._parts, self._parts.engine.mono_ns
         told = parts.control.drain()
+        if self._held is not None:
+            self._held.look()
         if parts.server.refused:
             self._events.refused(parts.server.refused)
         if now >= self._events.due:
@@ -249,7 +254,8 @@ class QueueManager:
         """Stopping, and nobody holds a message (or the time is over)."""
         if not self._draining_until:
             return False
-        busy = any(s.party.active for s in self._parts.sessions.by_id.values())
+        busy = any(s.party.active for s in self._parts.sessions.by_id.values()) or (
+            self._held is not None and self._held.waiting)
         return not busy or clock.monotonic_ns() >= self._draining_until
 
     def _stop(self) -> None:

@@ -137,6 +137,29 @@ def _state(paths: SpoolPaths, member: str) -> StandbyState:
                         lag_frames=frames, lag_s=lag_s + away, away_s=away)
 
 
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """What an acknowledgement of the primary means: synced, waiting, alone (it says so itself)."""
+
+    state: str
+    wanted: int
+    standbys: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def protection(paths: SpoolPaths) -> Protected | None:
+    """As the queue manager that runs, or ran last, has told; None: nothing waits for standbys."""
+    try:
+        found = json.loads(side_files.read(paths.protection, _BYTES_MAX) or b"")
+        return Protected(str(found["state"]), int(found["wanted"]), tuple(map(str, found[
+            "standbys"])))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
 def forget(paths: SpoolPaths, member: str) -> bool:
     """It is no standby any more: no journal file is kept for it, nobody is told that it is away.
     False: it is not known. DiskError, SpoolFull."""

@@ -115,9 +115,11 @@ class Line:
                 except OSError as error:
                     raise self._broken(error.strerror or "it is closed") from error
 
-    def receive(self, timeout_s: float) -> Iterator[Piece]:
-        """The pieces that are there, when something is or the time is over."""
-        if not self._ends.buffered() and not _ready(self._ends.reading, select.POLLIN, timeout_s):
+    def receive(self, timeout_s: float, other: int | None = None) -> Iterator[Piece]:
+        """The pieces that are there, when something is or the time is over. `other`: a descriptor
+        that ends the wait, too."""
+        if not self._ends.buffered() and not _ready(self._ends.reading, select.POLLIN, timeout_s,
+                                                    other):
             return
         try:
             data = self._ends.read()
@@ -133,10 +135,12 @@ class Line:
         return StreamBroken(peer=self.peer, reason=reason)
 
 
-def _ready(descriptor: int, wanted: int, timeout_s: float) -> bool:
+def _ready(descriptor: int, wanted: int, timeout_s: float, other: int | None = None) -> bool:
     poll = select.poll()  # a daemon may have more descriptors than select takes
     poll.register(descriptor, wanted)
-    return bool(poll.poll(timeout_s * 1000))
+    if other is not None:
+        poll.register(other, select.POLLIN)
+    return any(each == descriptor for each, _ in poll.poll(timeout_s * 1000))
 
 
 class Connection(Protocol):

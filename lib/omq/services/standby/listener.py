@@ -6,7 +6,8 @@ the handshake, which has one deadline. There is no password to guess, and no lin
 
 Invariants: 1. who may not follow is sent no piece; 2. strangers are bounded by source, so those of
 one host keep nobody else out; 3. the right is asked again at a reload: whose is gone is cut off;
-4. a former primary serves nobody: its role is looked at for each connection.
+4. who is no primary serves nobody, and says to members what it is: its role is looked at for each
+connection.
 
 Errors: ConfigError; PortInUse; DiskError; of one standby: an event, and its line ends.
 """
@@ -29,13 +30,13 @@ from omq.base.event_log import ERROR, WARNING, EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.rated_log import NEVER, RatedLog
 from omq.base.settings import Settings
-from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.signals import Signals
 from omq.services.network.accounts import account_of
 from omq.services.network.secret_file import wrong
 from omq.services.network.source import source_of
 from omq.services.network.tls import common_name, secure_server, server_context, verify_clients
+from omq.services.standby.asking import answer_only
 from omq.services.standby.line import Line, Secured
 from omq.services.standby.primary import Primary
 from omq.storage import spool
@@ -193,12 +194,14 @@ class Listener:
         line = Line(Secured(own), guest.account, settings.standby_silence_s)
         self._log.event(events.STANDBY_CONNECTED, account=guest.account, source=guest.source)
         try:
+            info = spool.open_spool(self._paths.root, writer=True, any_role=True)
             try:
-                info = spool.open_spool(self._paths.root, writer=True)
+                spool.refuse_others(self._paths, info.instance)
             except OmqError as error:
-                line.send(Piece(PieceKind.REFUSE, 0, payload=str(error)[:500].encode()))
+                answer_only(line, self._paths, info.instance, error)
                 raise
-            Primary(self._paths, info.instance, line, settings.pool_poll_ms / 1000).serve()
+            Primary(self._paths, info.instance, line, settings.pool_poll_ms / 1000,
+                    sync=bool(settings.standby_sync)).serve()
         except OmqError as error:
             if isinstance(error, DiskError):
                 self._fault = error  # this process writes nothing any more

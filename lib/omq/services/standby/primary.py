@@ -24,12 +24,13 @@ from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.durable_look import DurableLook
+from omq.services.standby.attached import Attached
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
 from omq.services.standby.sending import Sending
 from omq.storage import instance_file
-from omq.storage.instance_file import Instance, Role, is_member_name
+from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 
 BYTES_MAX: Final = 1 << 20  # of blocks between two looks at what the standby says
 BEAT_S: Final = 1.0
@@ -39,13 +40,16 @@ BEAT_S: Final = 1.0
 class Primary:
     """See the module."""
 
-    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float) -> None:
+    def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float,
+                 *, sync: bool = False) -> None:
+        """`sync`: replies of the manager wait for standbys."""
         self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
         self._look = DurableLook(paths)
         self._beat = 0.0
         self._heard = time.monotonic()
         self._telling = Telling(paths)
+        self._sync, self._attached = sync, Attached(paths)
 
     def serve(self) -> None:
         """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here
@@ -64,20 +68,24 @@ class Primary:
         finally:
             self._tell(following=False)
             self._sending.close()
+            self._attached.close()
             self._look.close()
 
     def _turn(self) -> None:
-        durable = self._look.look()
+        durable = max(self._look.look(), self._attached.durable)
         pieces = self._sending.turn(durable, BYTES_MAX)
         for piece in pieces:
             self._line.send(piece)
-        for piece in self._line.receive(0 if pieces else self._poll_s):
+        if self._sync and self._sending.following:
+            self._attached.turn(self._sending.member, self._sending.synced)
+        for piece in self._line.receive(0 if pieces else self._poll_s, self._attached.descriptor):
             self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
                 self._base(piece)
                 continue
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
+            self._sending.refuse_superseded(self._sending.superseded)
         now = time.monotonic()
         if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
             raise StreamBroken(peer=self._line.peer,
@@ -114,7 +122,7 @@ class Primary:
     def _step_down(self) -> None:
         term = self._sending.superseded
         instance_file.write(self._paths, replace(
-            self._instance, role=Role.FORMER, member=self._instance.member or "former",
+            self._instance, role=Role.FORMER, member=self._instance.member or UNNAMED,
             primary=f"the member of term {term}"))
         if self._look.index is not None and self._look.index.running:
             signal.pidfd_send_signal(self._look.index.pidfd, signal.SIGTERM)

@@ -2,6 +2,7 @@
 disk here.
 
     HELLO    is the standby's position in our history? FOLLOW, or BACK as far as it is
+    ASK      what is this? SAID
     ACK      what the standby has; the journal file in which it goes on is kept (standby_holds)
 
 A container is sent before the block that names it. One that is gone has no message any more: its
@@ -9,7 +10,8 @@ end is in a block that follows.
 
 Invariants: 1. nothing is sent before FOLLOW; 2. every piece says the term of this primary and how
 far its disk is; 3. a standby that knows a later term is told nothing: this is a former primary
-(`superseded`).
+(`superseded`); 4. a term is believed of a member of this instance alone: a stranger's would stop
+it.
 
 Errors: StreamBroken: the peer is no standby of this instance, or says what it must not; those of
 JournalSource.
@@ -29,6 +31,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.journal import BLOCK, FRAME, FrameFlag
 from omq.format.standby import SYNCED, Piece, PieceKind, Synced, decode_synced
+from omq.services.standby.asking import answer, is_asked
 from omq.storage import promotions, standby_holds
 from omq.storage.containers import REF_BYTES, open_item
 from omq.storage.instance_file import Instance, is_member_name
@@ -51,18 +54,21 @@ class Sending:
 
     def take(self, piece: Piece, durable: int) -> list[Piece]:
         """What the standby says; the answer. `durable`: the last LSN on the disk here."""
-        if piece.term > self._instance.term:
-            self.superseded = piece.term
-            raise self._broken(f"it knows term {piece.term}, this is the primary of term "
-                               f"{self._instance.term}: another member was promoted since")
+        if piece.kind is PieceKind.ASK and is_asked(piece, self._instance):
+            self.superseded = piece.term if piece.term > self._instance.term else 0
+            return [answer(self._paths, self._instance)]
         if piece.kind is PieceKind.HELLO:
-            said = self._source.agree(self._position(piece))
+            mark = self._position(piece)
+            self.refuse_superseded(piece.term)
+            standby_holds.note(self._paths, self.member, mark.number)
+            said = self._source.agree(mark)
             self.following = said.kind is PieceKind.FOLLOW
             if not self.following:
                 return [replace(said, durable=durable)]
             told = promotions.encode(promotions.load(self._paths, self._instance.term))
             return [replace(said, durable=durable, payload=told)]
         if piece.kind is PieceKind.ACK and self.following:
+            self.refuse_superseded(piece.term)
             self.acked, self.synced = piece.lsn, piece.durable
             standby_holds.note(self._paths, self.member, piece.number)
             return []
@@ -85,8 +91,14 @@ class Sending:
             raise self._broken("its name is not one of another member")
         self.member = member
         self.acked = self.synced = mark.lsn
-        standby_holds.note(self._paths, member, mark.number)
         return mark
+
+    def refuse_superseded(self, term: int) -> None:
+        """StreamBroken: who is of this instance knows a later term."""
+        if term > self._instance.term:
+            self.superseded = term
+            raise self._broken(f"it knows term {term}, this is the primary of term "
+                               f"{self._instance.term}: another member was promoted since")
 
     def turn(self, durable: int, bytes_max: int) -> list[Piece]:
         """What is new up to there, about so many bytes."""

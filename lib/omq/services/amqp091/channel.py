@@ -1,0 +1,286 @@
+"""One channel of AMQP 0-9-1: its methods, and what it holds.
+
+Methods that ask the manager are carried out one after the other, in the order in which they came,
+behind what was published before them; acknowledgements and publishes are none of these.
+
+Invariants: 1. a delivery that nobody settled is in `unacked`, or in the transaction, or back on its
+queue; 2. what is not there is refused by its name, and ends the channel with the code of the
+standard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pamqp import base, commands, header
+
+from omq.base.errors import OmqError
+from omq.services.amqp import two_phases
+from omq.services.amqp.outcomes import broke, done, released
+from omq.services.amqp.taker import Given
+from omq.services.amqp.untranslatable import Untranslatable
+from omq.services.amqp091 import binding, declaring, frames
+from omq.services.amqp091.consuming import Takes
+from omq.services.amqp091.publishing import Publishing
+from omq.services.amqp091.reading import Reading
+from omq.services.amqp091.refusals import (
+    ACCESS_REFUSED,
+    INTERNAL_ERROR,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    Refused,
+    refused_by,
+)
+from omq.services.amqp091.work import Work
+
+if TYPE_CHECKING:
+    from omq.services.amqp091.session import Session
+
+QUESTIONS_MAX: Final = 100
+"""Methods of a channel that wait for the manager; then the client's line is read no further."""
+TEXT_MAX: Final = 250
+
+
+class Channel:
+    """See the module."""
+
+    def __init__(self, session: Session, number: int) -> None:
+        self.session, self.number = session, number
+        self.publishing = Publishing(self)
+        self.reading = Reading(self)
+        self.work: Work | None = None  # since tx.select
+        self._works: deque[Work] = deque()  # whose end is asked for
+        self.closing = False  # we have said so, and wait for the answer
+        self.unacked: dict[int, tuple[Takes, Given]] = {}  # by delivery tag, in their order
+        self.queue = ""  # declared last
+        self._goes = self._ended = False  # its client closes it; it is over
+        self._tags = 0
+        self._questions: deque[Any] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def behind(self) -> bool:
+        return self.publishing.behind or len(self._questions) > QUESTIONS_MAX
+
+    # what goes out
+
+    def send(self, what: base.Frame) -> None:
+        self.session.write(frames.method(self.number, what))
+
+    def send_content(self, what: base.Frame, head: bytes, body: bytes) -> None:
+        """`head`: the payload of its header."""
+        self.session.write(frames.method(self.number, what) + frames.content(
+            self.number, head, body, self.session.frame_max))
+
+    def tag(self) -> int:
+        """The next delivery's."""
+        self._tags += 1
+        return self._tags
+
+    def hold(self, takes: Takes, given: Given) -> int:
+        """A delivery that is to be settled; its tag."""
+        tag = self.tag()
+        self.unacked[tag] = takes, given
+        return tag
+
+    def refuse(self, error: Refused, method: type[base.Frame] | base.Frame) -> None:
+        """The channel ends."""
+        if self.closing or self.session.gone:
+            return
+        if error.code == ACCESS_REFUSED:
+            self.session.unauthorized(str(error))
+        self.closing = True
+        self.end(failed=False)
+        if self._goes:  # it wanted that itself
+            self.send(commands.Channel.CloseOk())
+            self.session.left(self)
+            return
+        self.send(commands.Channel.Close(error.code, str(error)[:TEXT_MAX], method.index >> 16,
+                                         method.index & 0xFFFF))
+
+    def lost(self, takes: Takes) -> None:
+        """A taker is through by itself: what it held is back, or the manager has it."""
+        self.unacked = {tag: each for tag, each in self.unacked.items() if each[0] is not takes}
+        for each in self._all_works():
+            each.lost(takes)
+
+    def look(self) -> None:
+        """There may be room for more."""
+        self.reading.look()
+
+    def recheck(self) -> None:
+        """Rights have changed."""
+        self.publishing.recheck()
+        self.reading.recheck()
+
+    def end(self, *, failed: bool) -> None:
+        """What its client holds is back; `failed`: its line broke, while it worked on the first."""
+        if self._ended:
+            return
+        self._ended = True
+        for work in self._all_works():
+            self._again(work)
+        takers: dict[Takes, None] = {}
+        for takes, given in self.unacked.values():
+            takes.say(given, broke if failed else released)
+            failed, takers[takes] = False, None  # cancelled ones with what they hold, too
+        self.unacked.clear()
+        self.reading.ended()
+        for each in takers:
+            each.ended()
+        self._questions.clear()
+        self.publishing.ended()
+
+    def closed_by_client(self) -> None:
+        """Behind what it asked and published before."""
+        if self.closing:  # both sides at once
+            self.send(commands.Channel.CloseOk())
+            return
+        if not self._goes:
+            self._goes = True
+            self._ask_for(commands.Channel.Close())
+
+    # what comes in
+
+    def content(self, what: header.ContentHeader | bytes) -> None:
+        """Refused."""
+        if isinstance(what, bytes):
+            self.publishing.body(what)
+        else:
+            self.publishing.header(what)
+
+    def method(self, what: Any) -> None:
+        """Refused."""
+        if isinstance(what, commands.Basic.Publish):
+            self.publishing.begin(what)
+        elif isinstance(what, commands.Basic.Ack):
+            self._settle(what, None)
+        elif isinstance(what, commands.Basic.Nack | commands.Basic.Reject):
+            self._settle(what, released if what.requeue else False)
+        elif isinstance(what, commands.Basic.Qos):
+            self.reading.qos(what)
+        elif isinstance(what, commands.Confirm.Select | commands.Tx.Select):
+            self._select(what)
+        elif type(what) in _ASKED:
+            if isinstance(what, commands.Tx.Commit | commands.Tx.Rollback):
+                self._end_work()
+            self._ask_for(what)
+        else:
+            raise Refused(NOT_IMPLEMENTED, f"{what.name} is not there")
+
+    def _select(self, what: Any) -> None:
+        if isinstance(what, commands.Tx.Select):
+            if self.publishing.confirms:
+                raise Refused(PRECONDITION_FAILED, "the channel has confirms, so no transactions")
+            self.work = self.work or Work(self)
+            self.send(commands.Tx.SelectOk())
+            return
+        if self.work is not None:
+            raise Refused(PRECONDITION_FAILED, "the channel has transactions, so no confirms")
+        self.publishing.confirms = True
+        if not what.nowait:
+            self.send(commands.Confirm.SelectOk())
+
+    def _settle(self, what: Any, says: Any) -> None:
+        """`says`: None for an acknowledgement, False for a rejection."""
+        tag = what.delivery_tag
+        if getattr(what, "multiple", False):
+            tags = [each for each in self.unacked if not tag or each <= tag]
+        else:
+            tags = [tag]
+        if (not tags and tag) or any(each not in self.unacked for each in tags):
+            raise Refused(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        touched: dict[Takes, None] = {}
+        for each in tags:
+            takes, given = self.unacked[each]
+            say = takes.rejected if says is False else says
+            if self.work is not None:
+                self.work.settle(each, takes, given, say)
+                del self.unacked[each]
+                continue
+            del self.unacked[each]
+            takes.say(given, say or done)
+            takes.held -= 1
+            takes.settled()
+            touched[takes] = None
+        self.reading.settled(touched)
+
+    def _all_works(self) -> list[Work]:
+        """But for one that is being committed."""
+        return [*self._works, *([self.work] if self.work else [])]
+
+    def _again(self, work: Work) -> None:
+        """What a transaction had acknowledged is unacknowledged."""
+        again = {tag: (takes, given) for tag, takes, given in work.roll_back()}
+        self.unacked = dict(sorted((again | self.unacked).items()))
+
+    # questions to the manager
+
+    def _ask_for(self, what: Any) -> None:
+        self._questions.append(what)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._ask())
+
+    async def _ask(self) -> None:
+        session = self.session
+        try:
+            while self._questions and not session.gone:
+                what = self._questions[0]
+                try:
+                    await self.publishing.calm()
+                    if self._questions:  # it has not ended meanwhile
+                        await _ASKED[type(what)](self, what)
+                except two_phases.LOST as error:
+                    if not isinstance(what, commands.Tx.Commit):
+                        self.refuse(refused_by(error), what)
+                    else:
+                        session.forced(INTERNAL_ERROR, f"nobody knows what became of it: {error}")
+                except (Refused, OmqError, Untranslatable, ValueError) as error:
+                    self.refuse(refused_by(error), what)
+                if self._questions:
+                    self._questions.popleft()
+                session.look()
+        except Exception as error:
+            session.host.failed(session, error)  # aborts it
+        finally:
+            self._task = None
+
+    async def closed(self, what: Any) -> None:
+        """channel.close: what came before has been done."""
+        self.closing = True
+        self.end(failed=False)
+        self.send(commands.Channel.CloseOk())
+        self.session.left(self)
+
+    def _end_work(self) -> None:
+        """What comes from now on belongs to the next one."""
+        if self.work is None:
+            raise Refused(PRECONDITION_FAILED, "the channel has no transactions: tx.select first")
+        self._works.append(self.work)
+        self.work = Work(self)
+
+    async def commit(self, what: Any) -> None:
+        """tx.commit."""
+        await self._works.popleft().commit()
+        self.send(commands.Tx.CommitOk())
+
+    async def roll_back(self, what: Any) -> None:
+        """tx.rollback."""
+        self._again(self._works.popleft())
+        self.send(commands.Tx.RollbackOk())
+
+
+_ASKED: Final[dict[type, Callable[[Channel, Any], Awaitable[None]]]] = {
+    commands.Basic.Consume: lambda channel, what: channel.reading.consume(what),
+    commands.Basic.Cancel: lambda channel, what: channel.reading.cancel(what),
+    commands.Basic.Get: lambda channel, what: channel.reading.get(what),
+    commands.Basic.Recover: lambda channel, what: channel.reading.recover(what),
+    commands.Channel.Close: Channel.closed,
+    commands.Tx.Commit: Channel.commit, commands.Tx.Rollback: Channel.roll_back,
+    commands.Queue.Declare: declaring.declare, commands.Queue.Delete: declaring.delete,
+    commands.Queue.Purge: declaring.purge,
+    commands.Queue.Bind: binding.bind, commands.Queue.Unbind: binding.unbind,
+    commands.Exchange.Declare: binding.declare, commands.Exchange.Delete: binding.delete}

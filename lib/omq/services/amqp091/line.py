@@ -1,0 +1,177 @@
+"""The line of one connection of AMQP 0-9-1: bytes in, frames out of them, bytes out, heart-beats.
+
+Invariants: 1. a mistake of ours in one connection ends that one alone; 2. the line is read no
+further while a channel is behind, or while its client does not take what it is told: then silence
+is not the client's fault; 3. who takes nothing for two heart-beats is gone as who says nothing is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from pamqp import base
+
+from omq.base import events
+from omq.base.event_log import ERROR
+from omq.services.amqp091 import frames
+from omq.services.amqp091.frames import Broken, Frame, Frames
+from omq.services.daemon.daemon import last_trace
+
+if TYPE_CHECKING:
+    from omq.services.amqp.host import Host
+
+_TICK_S: Final = 1.0
+
+
+class Line(asyncio.Protocol):
+    """See the module. Session is the other half."""
+
+    def __init__(self, host: Host, peer: str, line: asyncio.Transport) -> None:
+        self.host, self.peer, self._line = host, peer, line
+        self.gone = False
+        settings = host.policy.settings
+        self.frame_max = max(frames.FRAME_MIN, settings.amqp_frame_bytes_max)
+        self._frames = Frames(self.frame_max)
+        self._heartbeat_s = settings.amqp_idle_timeout_s
+        self._stopped = False
+        self._heard = self._said = self._taken = time.monotonic()
+        self._written = self._went = 0  # bytes: given to the line, and gone at the last look
+        self._ending: asyncio.TimerHandle | None = None
+        self._timer = asyncio.get_running_loop().call_later(
+            settings.amqp_handshake_timeout_s, self._late)
+        _keep_alive(line, settings.amqp_idle_timeout_s)
+
+    @abstractmethod
+    def _frame(self, frame: Frame) -> None: ...
+    @abstractmethod
+    def _late(self) -> None: ...
+    @abstractmethod
+    def _behind(self) -> bool: ...
+    @abstractmethod
+    def _look_on(self) -> None: ...
+    @abstractmethod
+    def forced(self, code: int, reason: str) -> None: ...
+    @abstractmethod
+    def _broke(self, reason: str) -> None: ...
+
+    # what comes
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = time.monotonic()
+        self._frames.take(data)
+        self._read()
+
+    def _read(self) -> None:
+        try:
+            for frame in self._frames:
+                self._frame(frame)
+                if self.gone or self._stops():
+                    return
+        except Broken as error:
+            self.forced(error.code, str(error))
+        except Exception:
+            self.host.rated.event(events.BUG, ERROR, "amqp", traceback=last_trace())
+            self.abort()
+
+    def _is_behind(self) -> bool:
+        return self._behind() or self._untold
+
+    @property
+    def _untold(self) -> bool:
+        """It does not take what it is told."""
+        return self.waiting_bytes > self.host.policy.settings.amqp_outgoing_bytes_max
+
+    def _stops(self) -> bool:
+        """Whether the line is read no further, for now."""
+        behind = self._is_behind()
+        if behind and not self._stopped and not self._line.is_closing():
+            self._stopped = True
+            self._line.pause_reading()
+        return behind
+
+    def look(self) -> None:
+        """There may be room again."""
+        if self.gone:
+            return
+        if self._stopped and not self._is_behind():
+            self._stopped = False
+            self._heard = time.monotonic()
+            self._line.resume_reading()
+            self._read()
+        self._look_on()
+
+    kick = look
+
+    def resume_writing(self) -> None:
+        self.look()
+
+    def eof_received(self) -> bool:
+        return False  # half of a connection is none
+
+    # what goes
+
+    def write(self, data: bytes) -> None:
+        if not self.gone and not self._line.is_closing():
+            self._said = time.monotonic()
+            self._written += len(data)
+            self._line.write(data)
+
+    def send(self, what: base.Frame) -> None:
+        """On channel 0."""
+        self.write(frames.method(0, what))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What this client has not taken yet."""
+        return self._line.get_write_buffer_size()
+
+    def abort(self) -> None:
+        self._line.abort()
+
+    def _hang_up_later(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(
+                self.host.policy.settings.amqp_close_timeout_s, self.abort)
+
+    # time
+
+    def _begin_ticks(self) -> None:
+        self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        """A heart-beat when nothing was said for half of its time; who says nothing, or takes
+        nothing, for two of them is gone."""
+        if self.gone:
+            return
+        now, beat_s = time.monotonic(), self._heartbeat_s
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+        waiting = self.waiting_bytes
+        went = self._written - waiting
+        if not waiting or went > self._went:
+            self._taken = now
+        self._went = went
+        if not beat_s:
+            return  # neither side looks
+        if now - self._said >= beat_s / 2 and not waiting:
+            self.write(frames.BEAT)
+        if now - self._taken > 2 * beat_s:
+            self._cut("it takes nothing")
+        elif not self._stopped and now - self._heard > 2 * beat_s:
+            self._cut("no heart-beat came")
+
+    def _cut(self, reason: str) -> None:
+        self._broke(reason)
+        self.abort()
+
+
+def _keep_alive(line: asyncio.Transport, idle_s: int) -> None:
+    """A client that wants no heart-beats, and whose host has gone, is found out by the kernel."""
+    found = line.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, min(idle_s, 32767))

@@ -1,0 +1,232 @@
+"""What a channel publishes: contents are put together, put on their queues, and confirmed.
+
+A confirm is sent when the message is on the disk. What comes while a batch is being put goes
+together in the next one. A queue that takes nothing now is tried again; the client's line is read
+no further while more than BEHIND_MAX messages or BEHIND_BYTES of it wait.
+
+Invariants: 1. a message is confirmed after `put` returned, or refused (basic.nack) with an event;
+what has no queue is returned if it is mandatory, and confirmed: its client has said that it does
+not care; 2. one channel's messages for a queue are put in the order in which they came; 3. `room`
+has what is held here.
+
+Crash argument: as of a link of AMQP 1.0 (services.amqp.incoming): before the confirm the client
+knows nothing, and publishes again what it has not heard of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from pamqp import commands
+
+from omq.services.amqp.memory import OVERHEAD_BYTES
+from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.translation import Terms
+from omq.services.amqp091 import translation
+from omq.services.amqp091.refusals import (
+    ACCESS_REFUSED,
+    CONTENT_TOO_LARGE,
+    NO_ROUTE,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    RESOURCE_ERROR,
+    UNEXPECTED,
+    Refused,
+    code_of,
+)
+from omq.services.amqp091.routing import NOWHERE, Published, Routing
+
+if TYPE_CHECKING:
+    from omq.services.amqp091.channel import Channel
+
+BEHIND_MAX: Final = 2000
+BEHIND_BYTES: Final = 4 << 20
+
+
+class Publishing:
+    """Of one channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._session = channel, channel.session
+        self._host = channel.session.host
+        self.confirms = False
+        self.routing = Routing(channel.session)
+        self._count = 0  # published, since confirms are wanted
+        self._method: Any = None  # basic.publish, whose content is coming
+        self._header: Any = None
+        self._parts = bytearray()
+        self._waiting: deque[Published] = deque()
+        self._put_tags: list[int] = []  # put, and not confirmed yet
+        self._bytes = 0
+        self._room = self._host.room(channel.session.user_name)
+        self._task: asyncio.Task[None] | None = None
+        self._calm = asyncio.Event()
+        self._calm.set()
+        self._over = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def behind(self) -> bool:
+        """Too much waits here."""
+        return len(self._waiting) > BEHIND_MAX or self._bytes > BEHIND_BYTES
+
+    async def calm(self) -> None:
+        """Until what came before is put, or a queue does not take it now."""
+        await self._calm.wait()
+
+    # what comes
+
+    def begin(self, method: Any) -> None:
+        if method.immediate:
+            raise Refused(NOT_IMPLEMENTED, "immediate is not there")
+        if self._method is not None:
+            raise Refused(UNEXPECTED, "a method where a content was to come")
+        self._method = method
+
+    def header(self, header: Any) -> None:
+        if self._method is None or self._header is not None:
+            raise Refused(UNEXPECTED, "a header without a method")
+        if header.body_size > self._host.policy.settings.amqp_message_bytes_max:
+            self._method = None
+            raise Refused(CONTENT_TOO_LARGE, "it has more than amqp_message_bytes_max bytes")
+        self._header = header
+        if not header.body_size:
+            self._whole()
+
+    def body(self, data: bytes) -> None:
+        if self._header is None:
+            raise Refused(UNEXPECTED, "a body without a header")
+        self._parts += data
+        self._room.hold(len(data))
+        if len(self._parts) > self._header.body_size:
+            raise Refused(UNEXPECTED, "a body beyond its size")
+        if self._room.full:
+            raise Refused(RESOURCE_ERROR, "no room now (amqp_memory_bytes_max or that of a user)")
+        if len(self._parts) == self._header.body_size:
+            self._whole()
+
+    def _whole(self) -> None:
+        method, header, body = self._method, self._header, bytes(self._parts)
+        self._method = self._header = None
+        self._parts = bytearray()
+        self._count += self.confirms
+        size = len(body) + OVERHEAD_BYTES
+        self._room.hold(OVERHEAD_BYTES)
+        properties = header.properties or commands.Basic.Properties()
+        try:
+            message = translation.outgoing(properties, body, Terms(
+                self._session.user_name, settled=False, threshold=self._host.threshold),
+                method.exchange, method.routing_key)
+            new = Published(self._count if self.confirms else 0, method.exchange,
+                            method.routing_key, method.mandatory, properties, message, size)
+            if self._channel.work is not None:
+                self._channel.work.put(new)
+                return
+        except Refused:
+            self._room.release(size)
+            raise
+        self._bytes += size
+        self._waiting.append(new)
+        self._calm.clear()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    def release(self, some: list[Published]) -> None:
+        """A transaction has no more need of these."""
+        self._room.release(sum(each.size for each in some))
+
+    def ended(self) -> None:
+        """The channel is over: what is here is put, for nobody said that it is not wanted; who
+        wanted confirms learns nothing, and publishes it again."""
+        self._over = True
+        self._room.release(len(self._parts))
+        self._parts = bytearray()
+
+    def recheck(self) -> None:
+        """Rights have changed: names are resolved anew."""
+        self.routing.forget()
+
+    # the work
+
+    async def _serve(self) -> None:
+        try:
+            while self._waiting:
+                await self._put_some()
+        except Exception as error:
+            self._host.failed(self._session, error)  # aborts it
+        finally:
+            self._task = None
+            self._calm.set()
+
+    async def _put_some(self) -> None:
+        settings = self._host.policy.settings
+        first = self._waiting[0]
+        some = [*takewhile(lambda each: each.where == first.where, (
+            self._waiting[i] for i in range(min(len(self._waiting),
+                                                settings.amqp_batch_messages_max))))]
+        told = await self.routing.put(first.where, [each.message for each in some])
+        for each, fate in zip(some, told, strict=False):
+            if fate.fate is Fate.LATER:
+                break
+            self._waiting.popleft()
+            self._bytes -= each.size
+            self._room.release(each.size)
+            self._answer(each, fate)
+        self._confirm_put()
+        self._session.look()
+        if told and told[-1].fate is Fate.LATER:
+            self._host.full(self._session, first.key, told[-1].error)
+            self._calm.set()
+            if self._over:  # nobody waits for these any more, and their queue does not take them
+                self._give_up(told[-1])
+                return
+            await asyncio.sleep(settings.amqp_retry_ms / 1000)
+
+    def _answer(self, each: Published, told: Told) -> None:
+        channel = self._channel
+        if told in NOWHERE:
+            self.returned(each)
+        if told.fate is Fate.PUT or told in NOWHERE:
+            if each.tag:
+                self._put_tags.append(each.tag)
+            return
+        self._confirm_put()
+        self._session.told_refused(str(told.error))
+        if self._over:
+            return
+        code = code_of(told.error)
+        if code == ACCESS_REFUSED or (each.exchange and code == NOT_FOUND):
+            channel.refuse(Refused(code, str(told.error)), commands.Basic.Publish)
+        else:
+            if each.tag:
+                channel.send(commands.Basic.Nack(each.tag))
+
+    def returned(self, each: Published) -> None:
+        """No queue is there for it: back to its client, if that wants it back. Else who publishes
+        has said that it may be lost; a queue that is not there is told to the operator."""
+        if not each.mandatory:
+            if not each.exchange:
+                self._session.told_refused(f"{each.key[:64]!r} is no queue: the message is dropped")
+        elif not self._over:
+            self._channel.send_content(
+                commands.Basic.Return(NO_ROUTE, "NO_ROUTE", each.exchange, each.key),
+                translation.head_of(each.properties, len(each.message.body)), each.message.body)
+
+    def _confirm_put(self) -> None:
+        """Messages are answered in the order in which they came, so one confirm is for all before
+        it."""
+        tags, self._put_tags = self._put_tags, []
+        if tags and not self._over:
+            self._channel.send(commands.Basic.Ack(tags[-1], multiple=len(tags) > 1))
+
+    def _give_up(self, told: Told) -> None:
+        self._session.told_refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")
+        while self._waiting:
+            self._room.release(self._waiting.popleft().size)
+        self._bytes = 0

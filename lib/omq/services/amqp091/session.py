@@ -1,0 +1,283 @@
+"""One connection of AMQP 0-9-1: who it is, and its channels.
+
+It takes the place of the connection that the port made (services.amqp.session) when the protocol's
+header has come: the same host, accounts, rights and counts.
+
+    protocol header -> start -> start-ok -> tune -> tune-ok -> open -> open-ok -> channels
+
+Invariants: 1. no channel before the user is known; 2. what a client published before it closes a
+channel or the connection has been put, or could not be now, when it hears close-ok.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from pamqp import base, commands
+
+import omq
+from omq.base import events
+from omq.base.event_log import WARNING
+from omq.base.events import Event
+from omq.services.amqp.entrance import proved
+from omq.services.amqp.policy import ANONYMOUS
+from omq.services.amqp.sasl_door import Asked, Outcome
+from omq.services.amqp091 import frames
+from omq.services.amqp091.channel import Channel
+from omq.services.amqp091.directory import directory_of
+from omq.services.amqp091.frames import Broken, Frame
+from omq.services.amqp091.line import Line
+from omq.services.amqp091.refusals import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    FORCED,
+    NOT_ALLOWED,
+    RESOURCE_ERROR,
+    UNEXPECTED,
+    Refused,
+)
+from omq.services.network.tls import common_name
+
+if TYPE_CHECKING:
+    from omq.services.amqp.host import Host
+    from omq.services.network.accounts import Account
+
+CHANNELS_MAX: Final = 255
+_CAPABILITIES: Final = {"publisher_confirms": True, "basic.nack": True,
+                        "consumer_cancel_notify": True, "authentication_failure_close": True}
+
+
+class Session(Line):
+    """See the module."""
+
+    def __init__(self, host: Host, peer: str, line: asyncio.Transport) -> None:
+        super().__init__(host, peer, line)
+        self.user: Account | None = None
+        self.mechanism = ""
+        self.links: dict[Any, Any] = {}  # of AMQP 1.0: none
+        self.temporary: set[str] = set()
+        self.asks = asyncio.Lock()
+        self.directory = directory_of(host)
+        self.hears_cancels = False
+        self._channels: dict[int, Channel] = {}
+        self._kept: list[Channel] = []  # of those that are over, who have something to put yet
+        self._channels_max = CHANNELS_MAX
+        self._expects: type[base.Frame] | None = commands.Connection.StartOk
+        self._opened = self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def user_name(self) -> str:
+        return self.user.name if self.user else "?"
+
+    def begin(self, rest: bytes) -> None:
+        """Behind the protocol header."""
+        shown = common_name(self._line.get_extra_info("peercert"))
+        offered = self.host.policy.mechanisms(certificate=bool(shown))
+        self.send(commands.Connection.Start(
+            0, 9, {"product": "omq", "version": omq.__version__, "platform": "Python",
+                   "capabilities": dict(_CAPABILITIES)}, " ".join(offered), "en_US"))
+        if rest:
+            self.data_received(rest)
+
+    def _behind(self) -> bool:
+        return self._expects is None or any(each.behind for each in self._channels.values())
+
+    def _look_on(self) -> None:
+        self._kept = [each for each in self._kept if each.publishing.busy]
+        for each in tuple(self._channels.values()):
+            each.look()
+
+    def run(self, work: Any) -> None:
+        """A coroutine, kept until it is through."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # frames
+
+    def _frame(self, frame: Frame) -> None:
+        what = frame.what
+        if what is None:
+            return  # a heart-beat
+        if self._closing:
+            if isinstance(what, commands.Connection.CloseOk):
+                self._line.close()
+            return
+        if frame.channel == 0:
+            self._method(what)
+        elif not self._opened:
+            raise Broken(CHANNEL_ERROR, "a channel before the connection is open")
+        else:
+            self._of_channel(frame.channel, what)
+
+    def _method(self, what: Any) -> None:
+        if isinstance(what, commands.Connection.Close):
+            self._closing = True
+            self.run(self._closed())
+        elif self._opened or not isinstance(what, self._expects or commands.Connection.Blocked):
+            raise Broken(UNEXPECTED, f"{getattr(what, 'name', 'a content')} is not expected")
+        elif isinstance(what, commands.Connection.StartOk):
+            self._expects = None  # nothing is read before it is known who that is
+            self.run(self._let_in(what))
+        elif isinstance(what, commands.Connection.TuneOk):
+            self._tuned(what)
+        elif isinstance(what, commands.Connection.Open):
+            if what.virtual_host not in ("", "/"):
+                raise Broken(NOT_ALLOWED, f"the virtual host {what.virtual_host[:64]} is not "
+                             "there: / is")
+            self._opened = True
+            self._begin_ticks()
+            self.send(commands.Connection.OpenOk())
+            if self.host.draining:
+                self.goodbye()
+
+    async def _closed(self) -> None:
+        """Its client has said that it goes."""
+        try:
+            for each in tuple(self._channels.values()):
+                await each.publishing.calm()
+            self._end_channels(failed=False)
+            self.send(commands.Connection.CloseOk())
+            self._line.close()
+            self._hang_up_later()
+        except Exception as error:
+            self.host.failed(self, error)  # aborts it
+
+    async def _let_in(self, what: Any) -> None:
+        try:
+            shown = common_name(self._line.get_extra_info("peercert"))
+            said = what.response
+            asked = Asked(what.mechanism, said.encode() if isinstance(said, str) else bytes(said))
+            user, code = await proved(self.host, self.peer, shown, asked)
+            if self.gone:
+                return
+            if user is None or not self.host.joined(self, user):
+                self.forced(ACCESS_REFUSED, "ACCESS_REFUSED: who that is could not be shown"
+                            if code is Outcome.REFUSED else "too many: later, perhaps")
+                return
+            self.user, self.mechanism = user, asked.mechanism or ANONYMOUS
+            told = (what.client_properties or {}).get("capabilities")
+            self.hears_cancels = isinstance(told, dict) and bool(told.get("consumer_cancel_notify"))
+            self._expects = commands.Connection.TuneOk
+            self.send(commands.Connection.Tune(self._channels_max, self.frame_max,
+                                               min(self._heartbeat_s, 65535)))
+            self.look()
+        except Exception as error:
+            self.host.failed(self, error)  # aborts it
+
+    def _tuned(self, what: Any) -> None:
+        if what.frame_max and what.frame_max < frames.FRAME_MIN:
+            raise Broken(NOT_ALLOWED, f"frame-max is {frames.FRAME_MIN} at least")
+        self.frame_max = self._frames.most = min(self.frame_max, what.frame_max or self.frame_max)
+        self._channels_max = min(self._channels_max, what.channel_max or self._channels_max)
+        self._heartbeat_s = what.heartbeat  # 0: neither side looks
+        self._expects = commands.Connection.Open
+
+    def _of_channel(self, number: int, what: Any) -> None:
+        channel = self._channels.get(number)
+        if isinstance(what, commands.Channel.Open):
+            if channel is not None or number > self._channels_max:
+                raise Broken(CHANNEL_ERROR, f"channel {number} is open, or over channel-max")
+            self._channels[number] = channel = Channel(self, number)
+            channel.send(commands.Channel.OpenOk())
+        elif channel is None:
+            if not isinstance(what, commands.Channel.CloseOk):
+                raise Broken(CHANNEL_ERROR, f"channel {number} is not open")
+        elif isinstance(what, commands.Channel.CloseOk):
+            if channel.closing:
+                self.left(channel)
+        elif isinstance(what, commands.Channel.Close):
+            channel.closed_by_client()
+        elif not channel.closing:
+            method = what if isinstance(what, base.Frame) else commands.Basic.Publish
+            try:
+                if isinstance(what, base.Frame):
+                    channel.method(what)
+                else:
+                    channel.content(what)
+            except Refused as error:
+                if error.code in (UNEXPECTED, RESOURCE_ERROR):
+                    raise Broken(error.code, str(error)) from error
+                channel.refuse(error, method)
+
+    def left(self, channel: Channel) -> None:
+        """It is over for both sides."""
+        self._channels.pop(channel.number, None)
+        if channel.publishing.busy:
+            self._kept.append(channel)
+
+    # the end
+
+    def _end_channels(self, *, failed: bool) -> None:
+        for each in tuple(self._channels.values()):
+            had = bool(each.unacked)
+            each.end(failed=failed)
+            failed = failed and not had
+            self.left(each)
+
+    @property
+    def busy(self) -> bool:
+        """Something was received and is not on the disk."""
+        return any(each.publishing.busy for each in (*self._channels.values(), *self._kept))
+
+    def recheck(self) -> None:
+        """Users and rights have changed."""
+        if self.user is not None and not self.host.policy.knows(self.user, self.mechanism):
+            self.forced(ACCESS_REFUSED, f"{self.user.name} may not come in any more")
+            return
+        for each in tuple(self._channels.values()):
+            each.recheck()
+
+    def goodbye(self) -> None:
+        """The daemon stops: clients are told to come again."""
+        if self._opened:
+            self.forced(FORCED, "CONNECTION_FORCED: the server stops: come again")
+        else:
+            self._line.close()
+
+    def forced(self, code: int, reason: str) -> None:
+        """Our side ends the connection; the client has a moment to do so, too."""
+        if self._closing or self.gone:
+            return
+        self._closing = True
+        self._broke(reason)
+        self._end_channels(failed=False)
+        self.send(commands.Connection.Close(code, reason[:250], 0, 0))
+        if self._stopped:
+            self._stopped = False
+            self._line.resume_reading()
+        self._hang_up_later()
+
+    def _late(self) -> None:
+        self.forced(FORCED, "it did not open within amqp_handshake_timeout_s")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.gone:
+            return
+        self.gone = True
+        self._timer.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
+        try:
+            self._end_channels(failed=True)
+            self.directory.forget(self)
+        finally:  # whatever a channel does: its place is free, or the server is full one day
+            self.host.left(self)
+
+    # what is told
+
+    def _broke(self, reason: str) -> None:
+        self._tell(events.AMQP_BROKE, reason)
+
+    def unauthorized(self, reason: str) -> None:
+        self._tell(events.AMQP_REFUSED, reason)
+
+    def told_refused(self, reason: str) -> None:
+        """A message was not taken."""
+        self._tell(events.AMQP_REJECTED, reason)
+
+    def _tell(self, event: Event, reason: str) -> None:
+        self.host.rated.event(event, WARNING, self.peer, peer=self.peer, user=self.user_name,
+                              reason=reason[:200])

@@ -1,0 +1,135 @@
+"""Parts of AMQP 0-9-1 without a server: topics, arguments, properties, definitions, frames."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
+from pamqp import commands, frame
+
+from omq.services.amqp import older
+from omq.services.amqp.sasl_door import NotAmqp
+from omq.services.amqp.translation import Terms
+from omq.services.amqp091 import queue_arguments, translation
+from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record
+from omq.services.amqp091.frames import Broken, Frame, Frames, content
+from omq.services.amqp091.refusals import Refused
+from omq.services.amqp091.routing import sooner
+from omq.services.amqp091.topics import matches
+
+TERMS = Terms("alice", settled=False, threshold=1000)
+
+
+@pytest.mark.parametrize(("pattern", "those", "others"), [
+    ("a.b", ["a.b"], ["a", "a.b.c", "", "b.a", "a.bb"]),
+    ("*", ["a", "b"], ["", "a.b"]),
+    ("a.*", ["a.b"], ["a", "a.b.c"]),
+    ("*.b", ["a.b"], ["b", "a.b.b"]),
+    ("#", ["", "a", "a.b.c"], []),
+    ("a.#", ["a", "a.b", "a.b.c"], ["", "b.a"]),
+    ("#.z", ["z", "a.z", "a.b.z"], ["", "z.a"]),
+    ("a.#.z", ["a.z", "a.b.z", "a.b.c.z"], ["a", "z", "az"]),
+    ("#.*", ["a", "a.b"], [""]),
+    ("", [""], ["a"]),
+    ("a..b", ["a..b"], ["a.b"])])
+def test_topics(pattern: str, those: list[str], others: list[str]) -> None:
+    assert [each for each in those if not matches(pattern, each)] == []
+    assert [each for each in others if matches(pattern, each)] == []
+
+
+def test_a_pattern_that_is_made_to_be_slow() -> None:
+    began = time.process_time()
+    assert not matches("#.*." * 60 + "x", "a." * 127 + "a")
+    assert time.process_time() - began < 5
+
+
+def test_arguments_of_nothing() -> None:
+    assert queue_arguments.read(None) == queue_arguments.read({}) == queue_arguments.Keys()
+
+
+@pytest.mark.parametrize("given", [
+    {"x-message-ttl": True}, {"x-message-ttl": -1}, {"x-message-ttl": 1.5}, {"odd": 1},
+    {"x-max-length": 0, "x-overflow": "reject-publish"}, {"x-queue-type": ["classic"]},
+    {"x-queue-type": {}}, {"x-dead-letter-routing-key": "B"}, {"x-expires": 0}])
+def test_arguments_that_make_no_sense(given: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        queue_arguments.read(given)
+
+
+def test_properties_of_a_message() -> None:
+    given = commands.Basic.Properties(
+        headers={"n": 1, "deep": {"a": [1]}}, timestamp=datetime.fromtimestamp(5, UTC),
+        expiration="1500", delivery_mode=2, priority=200, user_id="alice")
+    made = translation.outgoing(given, b"x", TERMS, "logs", "a.b")
+    assert (made.expiry_s, made.priority, made.persistent) == (1.5, 9, True)
+    assert made.properties["amqp.exchange"] == "logs"
+    assert made.properties["amqp.routing-key"] == "a.b"
+    assert "amqp.routing-key" not in translation.outgoing(given, b"x", TERMS, "", "A").properties
+    assert translation.outgoing(given, b"x", TERMS, "", "a").properties["amqp.routing-key"] == "a"
+
+
+@pytest.mark.parametrize("given", [
+    {"expiration": "-1"}, {"expiration": "1.5"}, {"expiration": "\u0661"}, {"user_id": "bob"},
+    {"headers": {"amqp.x": 1}}, {"headers": {"omq.x": 1}}, {"headers": {"CC": ["B"]}},
+    {"headers": {"x-delay": "1"}}, {"headers": {"x-delay": -1}}])
+def test_properties_that_make_no_sense(given: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        translation.outgoing(commands.Basic.Properties(**given), b"", TERMS, "", "A")
+
+
+def test_the_table_is_read_anew() -> None:
+    """What is on the disk counts, with what never was there; bindings of what is not there go."""
+    table = Exchanges()
+    records = [Exchange("topic").record("t"), binding_record("t", ("k", "A")), None,
+               binding_record("gone", ("k", "A"))]
+    assert table.take(records) == [records[3]]
+    table.known["t"].bound["k", "TEMP"] = False
+    table.known["u"] = Exchange("fanout", durable=False)
+    table.known["lost"] = Exchange("fanout")
+    table.take([Exchange("topic").record("t")])
+    assert table.known["t"].bound == {("k", "TEMP"): False}
+    assert "u" in table.known and "lost" not in table.known and "amq.topic" in table.known
+    assert table.routed("t", "k") == ("TEMP",) and table.routed("none", "k") is None
+
+
+def test_frames_in_pieces() -> None:
+    data = frame.marshal(commands.Basic.Ack(7), 3) + content(
+        3, translation.head_of(commands.Basic.Properties(), 100), b"x" * 100, 58)
+    frames = Frames(4096)
+    found: list[Frame] = []
+    for each in data[:-1]:
+        frames.take(bytes((each,)))
+        found += list(frames)
+    (first, *_) = found
+    assert first == Frame(3, first.what) and isinstance(first.what, commands.Basic.Ack)
+    assert first.what.delivery_tag == 7
+    assert data.count(b"\xce") == 4, "a header, and two pieces of a body"
+
+
+@pytest.mark.parametrize("data", [
+    b"\x01\x00\x01\xff\xff\xff\xff", b"\x03\x00\x01\x00\x00\x00\x01xy",
+    b"\x07\x00\x01\x00\x00\x00\x00\xce", b"\x01\x00\x01\x00\x00\x00\x00\xce",
+    b"\x01\x00\x01\x00\x00\x00\x04\xff\xff\xff\xff\xce"])
+def test_frames_that_are_none(data: bytes) -> None:
+    frames = Frames(4096)
+    frames.take(data)
+    with pytest.raises(Broken):
+        list(frames)
+
+
+def test_of_two_expiries() -> None:
+    assert [sooner(None, None), sooner(1, None), sooner(None, 2), sooner(3, 2)] == [None, 1, 2, 2]
+
+
+def test_a_codec_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("omq.services.amqp091")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pamqp", None)
+    with pytest.raises(NotAmqp, match="needs the package pamqp") as caught:
+        older.take_over(None, None, b"")  # type: ignore[arg-type]
+    assert caught.value.answer.startswith(b"AMQP")
