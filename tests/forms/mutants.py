@@ -494,7 +494,7 @@ MUTANTS: Final = (
     _mutant("a batch of keys takes slots in bulk", "put",
             " and not c.q_flags[r.queue] & _KEYED)", ")"),
     _mutant("the key of a message before", "put",
-            "        self._mark_all(queue, count, payloads)\n", ""),
+            "            self._mark_all(queue, count, bytes(", "            (bytes("),
     _mutant("the key of a message of a unit", "put",
             "        self._mark_all(0, count, payloads)\n", ""),
     _mutant("keys are settled in bulk", "done", "if self._grouped or self._keyed:",
