@@ -3,6 +3,7 @@ Arrow's writers and by Spark's. What each of it brings is in ANALYTICS, "What OU
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,10 +20,15 @@ def by_message(table: pa.Table) -> pa.Table:
     """Messages or stays in the order of their numbers, and of arrival: then numbers, instants and
     sizes stand beside those that are near to them or the same, and who asks for one message reads
     one row group. Other tables as they are."""
-    if not set(LIVES) & set(table.schema.names):
-        return table
-    keys = [name for name in ("qpool", "arrived_lsn") if name in table.schema.names]
-    return table.sort_by([(name, "ascending") for name in keys])
+    keys = order(table.schema.names)
+    return table.sort_by([(name, "ascending") for name in keys]) if keys else table
+
+
+def order(names: Sequence[str]) -> list[str]:
+    """The columns by which rows with these are written in order; of other tables none."""
+    if not set(LIVES) & set(names):
+        return []
+    return [name for name in ("qpool", "arrived_lsn") if name in names]
 
 
 def how(schema: pa.Schema) -> dict[str, Any]:

@@ -217,6 +217,9 @@ def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
         table = frame.toArrow()
         _write(table, where, apart, append=append)
         return table
+    keys = encodings.order(frame.columns)
+    if keys:  # Spark sorts by `apart` anyway
+        frame = frame.sortWithinPartitions(*apart, *keys)
     writer = frame.write.mode("append" if append else "overwrite").options(
         **encodings.spark_how(frame.schema))
     (writer.partitionBy(*apart) if apart else writer).parquet(where)

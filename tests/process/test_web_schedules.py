@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,34 @@ def test_no_more_than_can_be_shown_are_read(web: Web, monkeypatch: pytest.Monkey
             Schedules(connection).define(name, "A", "every 1 h")
     there, note = schedule_pages.found(location)
     assert len(there) <= 1 and note.startswith("the first 1 messages")
+
+
+def test_definitions_are_taken_from_one_instance_to_another(web: Web, tmp_path: Path) -> None:
+    with web.instance.connect() as connection:
+        queues = connection.queues
+        queues.define("NEW", max_depth=7, note="of shop")
+        queues.define("ALSO", "alias", target="NEW")
+        Schedules(connection).define("WEEKLY", "NEW", "0 4 * * 1", body="w", properties={"a": "b"})
+        Schedules(connection).define("HELD", "NEW", "every 1 h")
+        Schedules(connection).pause("HELD")
+    with closing(unix(web)) as line:
+        status, file = line.ask("GET", "definitions")
+    assert status == 200 and {each["name"] for each in file["queues"]} >= {"NEW", "ALSO"}
+    with world(tmp_path) as other, closing(unix(other)) as line:
+        first = line.ask("POST", "definitions", {**file, "reason": "moved"})
+        assert first[0] == 200 and first[1]["changed"] == len(first[1]["definitions"]), first
+        assert line.ask("GET", "definitions") == (200, file)
+        status, told = line.ask("POST", "definitions", {**file, "reason": "again"})
+        assert (status, told["changed"]) == (200, 0)
+        schedules = [{"name": "X", "when": 7}, 3]
+        odd = {"version": 1, "reason": "odd", "schedules": schedules, "queues": [
+            {"name": "A", "kind": "local", "keys": {"max_depth": "9"}}, {"name": "NEW", "keys": 1},
+            {"name": "NEW", "keys": {"max_depth": "8", "note": "of shop"}},
+            {"name": "BAD", "keys": {"reason": "x", "odd": "x"}}, [], {"name": "NEW", "kind": []}]}
+        told = line.ask("POST", "definitions", odd)[1]
+        outcomes = [each["outcome"] for each in told["definitions"]]
+        assert told["changed"] == 1 and outcomes.count("refused") == 7, told
+        for wrong in ({**file}, {**file, "version": 2, "reason": "x"},
+                      {"version": 1, "queues": {}, "reason": "x"}):
+            assert line.ask("POST", "definitions", wrong)[0] == 400
+    assert web.browser("daemon").get("/api/v1/definitions").status == 403

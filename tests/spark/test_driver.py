@@ -24,7 +24,7 @@ from omqtools.omqspark.work import Work
 from tests.spark.conftest import generated
 
 MESSAGES = 3000
-BOUND = 64
+BOUND = 40
 """Rows: of queues, days and kinds there are some tens; of messages, stays and events thousands."""
 RESULT = "200k"
 """Bytes that all tasks of a stage may send to the driver, broadcasts too."""
@@ -66,12 +66,15 @@ def test_a_run_and_an_audit_pass_no_rows_through_the_driver(
     made, truth = generated(tmp_path_factory, MESSAGES, file_frames=2000)
     assert truth["frames"] > 100 * BOUND
     lake = Lake(spark, str(tmp_path / "tables"))
-    done = run(spark, str(made / "archive"), lake.out, incremental=False, files_per_batch=5)
+    done = run(spark, str(made / "archive"), lake.out, incremental=False, files_per_batch=7)
     assert len(done["batches"]) == 2
     assert audit(lake, str(made / "archive"), pool=made)["clean"]
     assert {name for name, _ in passed} >= {"collect", "createDataFrame"}
     assert not [one for one in passed if one[1] > BOUND]
     assert not list((tmp_path / "tables" / BESIDE).iterdir()), "what the audit had beside it"
+    for path in (tmp_path / "tables" / "stays").rglob("*.parquet"):
+        numbers = pq.ParquetFile(path).read(["qpool"])["qpool"].to_pylist()
+        assert numbers == sorted(numbers), "Spark writes in the order in which Arrow does"
 
 
 def test_a_task_tells_some_findings_and_counts_the_rest(

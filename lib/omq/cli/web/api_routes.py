@@ -13,7 +13,7 @@ from aiohttp import web
 
 import omq
 from omq.base.limits import BATCH_MAX
-from omq.cli.web import api, api_acting, api_queues, schedule_pages
+from omq.cli.web import api, api_acting, api_queues, definitions, schedule_pages
 from omq.cli.web.action_pages import DOABLE
 from omq.cli.web.api_messages import ENDS, KEY, QUERY
 from omq.cli.web.caller import SCOPES
@@ -135,6 +135,13 @@ API: Final = (
     Route("GET", f"{_ID}/body", api.body, "its bytes", "browse"),
     Route("GET", f"{_ID}/biography", api.biography, "what journal and archive say of it", "browse",
           answer=_OBJECT),
+    Route("GET", f"{BASE}/definitions", definitions.export,
+          "queues and schedules of run time, as one file", "define", answer=_OBJECT),
+    Route("POST", f"{BASE}/definitions", definitions.take_in, "have all that such a file names",
+          "define", answer=_OBJECT, body=_takes(
+              "version", "reason", version=_WHOLE, reason=_TEXT,
+              queues={"type": "array", "items": _OBJECT},
+              schedules={"type": "array", "items": _OBJECT})),
     Route("GET", f"{BASE}/schedules", schedule_pages.listed, "schedules, with next and last time",
           "browse", answer=_OBJECT),
     Route("GET", f"{BASE}/services", api.services, "services and their states", "look",

@@ -50,11 +50,18 @@ class Attached:
             return
         try:
             self._hear()
-            if self._said != (synced, self.durable):
+            if self._is_news(synced):
                 self._said = synced, self.durable
                 self._say({"op": "standby", "member": member, "synced": synced})
         except (OSError, Lost, ValueError):
             self.close()
+
+    def _is_news(self, synced: int) -> bool:
+        """What the standby has, or that it has all that was told, and the next may be told. What it
+        has not acknowledged yet it will: one line for a group, not two."""
+        if self._said is None or synced != self._said[0]:
+            return True
+        return self.durable != self._said[1] and synced >= self.durable
 
     def _connect(self, member: str) -> bool:
         now = time.monotonic()

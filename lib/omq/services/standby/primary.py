@@ -72,12 +72,12 @@ class Primary:
             self._look.close()
 
     def _turn(self) -> None:
+        if self._sync and self._sending.following:  # first: what is new goes in this turn
+            self._attached.turn(self._sending.member, self._sending.synced)
         durable = max(self._look.look(), self._attached.durable)
         pieces = self._sending.turn(durable, BYTES_MAX)
         for piece in pieces:
             self._line.send(piece)
-        if self._sync and self._sending.following:
-            self._attached.turn(self._sending.member, self._sending.synced)
         for piece in self._line.receive(0 if pieces else self._poll_s, self._attached.descriptor):
             self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
