@@ -1,51 +1,45 @@
-"""omq.fast.keys beside what it stands for: keys of payloads (format.property_key), whole, broken or
-changed by a client meanwhile; lines, turns and places (core.engine.limited, core.engine.turns)."""
+"""omq.fast.values and keys beside what they stand for: values of properties of payloads, whole,
+broken or changed by a client meanwhile (format.property_key); lines, turns and places
+(core.engine.limited, core.engine.turns)."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from omq.core.engine.limit_rules import LimitRules
-from omq.format.index import QueueFlag
 from omq.format.message import Descriptor, Part, encode, encode_properties
-from omq.format.property_key import key_of_value, property_in
+from omq.format.property_key import property_in
 from tests.forms.mutants import MUTANTS, beside
 from tests.forms.two_ways import RULES, SEEDS, source, tidied, work
 from tests.model.mutants import Mutant
 
-QUEUE = 0
-NAME = "tenant"
+NAME = b"tenant"
 ONLY_REQUESTS = (
-    "what has a rate is plain", "the group is no key",
-    "a key is had of any property", "properties end where a look ends",
-    "a value reaches into the body")
+    "what has a rate is plain", "the group is no key", "a key of another queue's value",
+    "the key of a value before")
 
 
 @pytest.fixture
-def keys() -> Any:
-    """For one queue with keys."""
-    limits = SimpleNamespace(rules=LimitRules(by=f"property:{NAME}"), turns=None, number=QUEUE)
-    flags = int(QueueFlag.LIMITED | QueueFlag.KEYED)
-    return source().Keys(SimpleNamespace(limited={QUEUE: limits}), SimpleNamespace(q_flags=[flags]))
+def values() -> Any:
+    """omq.fast.values as it is written: compiled, its functions are for C alone."""
+    return source(name="values")
 
 
 def payload(r: random.Random) -> bytes:
     """With properties of all lengths, parts, and the wanted one or not."""
     texts = {f"p{number}": "x" * r.choice((0, 1, 30, 700)) for number in range(r.randrange(4))}
     if r.random() < 0.8:
-        texts[r.choice((NAME, NAME, NAME[:-1], NAME + "s"))] = r.choice(("", "a", "ä" * 400))
+        texts[r.choice(("tenant", "tenant", "tenan", "tenants"))] = r.choice(("", "a", "ä" * 400))
     parts = [Part(3, 4)] * r.choice((0, 0, 2))
     return encode(Descriptor(), parts, encode_properties(texts) if texts else b"",
                   r.randbytes(r.choice((0, 1, 600))))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_both_find_the_same_key(keys: Any, seed: int) -> None:
+def test_both_find_the_same_value(values: Any, seed: int) -> None:
     """Also of what is no payload: some bytes are others, or the end is missing."""
     r, found = random.Random(seed), 0
     for _ in range(3000):
@@ -55,9 +49,9 @@ def test_both_find_the_same_key(keys: Any, seed: int) -> None:
         whole = bytes(made[: len(made) - r.choice((0, 0, 0, 1, r.randrange(len(made))))])
         before = r.randbytes(r.choice((0, 5)))
         area = memoryview(before + whole + r.randbytes(9))
-        expected = key_of_value(property_in(whole, NAME.encode()))
-        assert keys.mark(QUEUE, area, len(before), len(whole)) == expected
-        found += expected != 0
+        expected = property_in(whole, NAME)
+        assert values.value_in(area, len(before), len(whole), NAME) == expected
+        found += expected is not None
     assert found > 300
 
 
@@ -72,20 +66,20 @@ class _Changing:
         return (self._first if self.reads == 1 else self._then)[where]
 
 
-def test_what_changes_meanwhile_is_bounded_by_what_was_read(keys: Any) -> None:
+def test_what_changes_meanwhile_is_bounded_by_what_was_read(values: Any) -> None:
     """A second look, where properties are long, is not believed beyond what it brought."""
-    texts = {"long": "x" * 700, NAME: "a"}
+    texts = {"long": "x" * 700, "tenant": "a"}
     first = encode(Descriptor(), [], encode_properties(texts), b"")
     begin = first.index(b"long") - 6
     then = bytearray(first)
     then[begin + 2 : begin + 6] = b"\xff" * 4  # the value has 4 GiB now
     area = _Changing(first, bytes(then))
-    assert keys.mark(QUEUE, area, 0, len(first)) == 0
+    assert values.value_in(area, 0, len(first), NAME) is None
     assert area.reads == 2
     then = bytearray(first)
     then[8:12] = b"\xff" * 4  # all properties have
     area = _Changing(first, bytes(then))
-    assert keys.mark(QUEUE, area, 0, len(first)) == key_of_value(b"a")
+    assert values.value_in(area, 0, len(first), NAME) == b"a"
 
 
 # lines, turns, places

@@ -12,6 +12,7 @@ of its own, all numbers lie in the engine's objects and in the tables.
     births    what each of these does            records   pool slots of a message
     done      settlements, and the wait behind   rings     groups, and return lanes
     ends      what each of these does            keys      limits of work, without rates
+    values    properties of payloads
     move      a reply: one ends, one is put      reply     replies, and their announcement
     unit      a unit of work in one request      journal   the block, written and synced
     give      hand-outs to waiting readers       find      hand-outs to who waits for an id

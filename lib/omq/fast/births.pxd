@@ -26,5 +26,5 @@ cdef class Births:
                   unsigned int queue, unsigned int priority, unsigned int flags,
                   unsigned long long size, unsigned int length, unsigned int crc,
                   unsigned long long correlation, long long expiry, unsigned long long sequence,
-                  unsigned long long key, unsigned long long mark, unsigned long long given,
+                  unsigned long long key, Py_ssize_t place, unsigned long long given,
                   object party) except -1

@@ -82,11 +82,11 @@ class Births:
              queue: cython.uint, priority: cython.uint, flags: cython.uint,
              size: cython.ulonglong, length: cython.uint, crc: cython.uint,
              correlation: cython.ulonglong, expiry: cython.longlong,
-             sequence: cython.ulonglong, key: cython.ulonglong, mark: cython.ulonglong,
+             sequence: cython.ulonglong, key: cython.ulonglong, place: cython.Py_ssize_t,
              given: cython.ulonglong, party: Party) -> None:
-        """Frame, message and entry; all was checked. `key`: of its group, `mark`: of its property
-        on a queue that has keys by one, `given`: of its own id; 0: it has none. Frames with a
-        reason are those of the unit in doubt of that number."""
+        """Frame, message and entry; all was checked. `key`: of its group, `given`: of its own id;
+        0: it has none; `place`: in its request, as Keys.mark was told. Frames with a reason are
+        those of the unit in doubt of that number."""
         c, frames = self._c, self._frames
         record: cython.uint = _NO_RECORD
         lsn: cython.ulonglong
@@ -134,7 +134,7 @@ class Births:
         if expiry:
             self._core.times.begin(slot, self._now, self._core.mono_ns)
         if c.q_flags[queue] & _KEYED:
-            self._limits.came(entry, queue, key, mark)
+            self._limits.came(entry, queue, key, place)
         if frames.reason:
             c.e_state[entry] = _PREPARED
         else:

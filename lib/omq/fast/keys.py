@@ -5,8 +5,7 @@ Keys, their lines and the ring are the engine's own, so it and this may take tur
 What has a rate is the engine's: a token that comes is a deadline. Without fair turns the order of
 keys is a heap of the engine's, asked one by one.
 
-`flat` says whether a queue is of these; what it is asked of last is what `next` and `take` are
-about. Rules are looked at with each question, for they are changed while it runs.
+`flat` says whether a queue is of these; `next` and `take` are about what it was asked of last.
 """
 
 from __future__ import annotations
@@ -14,25 +13,40 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from omq.base import limits as base_limits
 from omq.base import shim as cython
 from omq.core.engine import limited
+from omq.core.engine.limit_key import NEVER
 from omq.core.engine.limits import MANY
 from omq.core.engine.state import Core
 from omq.core.engine.turns import SLACK
 from omq.fast.columns import Columns
+from omq.fast.values import value_in
 from omq.format.index import Counter, EntryState, QueueFlag
-from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION
 from omq.format.property_key import key_of_value
 
-assert tuple(map(DESCRIPTOR.offset, ("magic", "version", "parts", "properties"))) == (0, 2, 4, 8)
-_MAGIC_1, _MAGIC_2, _VERSION = MAGIC[0], MAGIC[1], VERSION
-_HEAD, _PART, _PARTS_MAX = DESCRIPTOR.size, PART.size, base_limits.QUEUES_MAX
 _READY, _AT_LIMIT, _KEYED = (int(EntryState.READY), int(QueueFlag.AT_LIMIT),
                              int(QueueFlag.KEYED))
 _KEYED_READY, _PLACES, _SLACK = int(Counter.KEYED_READY), MANY, SLACK
-_SAID = 512  # bytes of a payload that are looked at first: most have all their properties there
+_BATCH_MAX, _VALUES_MAX = 1024, 1 << 17
 _PUSH, _POP, _KEY_OF, _OPENED = heappush, heappop, key_of_value, limited.opened
+
+
+class Key:
+    """As core.engine.turns.Key, in whose place it is made: C can look into it."""
+
+    __slots__ = ("at", "count", "full", "in_work", "line", "name", "owner", "paused", "turned",
+                 "wakes")
+
+    def __init__(self, name: cython.ulonglong, full: cython.longlong, owner: Any) -> None:
+        self.name, self.owner = name, owner
+        self.line: list[Any] = []
+        self.count = self.in_work = 0
+        self.full, self.wakes = full, NEVER
+        self.paused = self.turned = False
+        self.at: Any = None
+
+    def __lt__(self, other: Key) -> bool:
+        return self.name < other.name
 
 
 class Keys:
@@ -40,16 +54,20 @@ class Keys:
 
     def __init__(self, core: Core, columns: Columns) -> None:
         self._core, self._c, self._queues = core, columns, core.limited
-        self._limits: Any = None  # of the queue that was asked of last, and what they say
-        self._rules: Any = None
-        self._turns: Any = None
-        self._ring: Any = None
+        none: Any = None  # of the queue that was asked of last: its limits, what they say, its keys
+        self._limits = self._rules = self._turns = self._ring = none
         self._known: dict[int, Any] = {}
         self._names = memoryview(bytearray(8)).cast("Q")  # keys by entry, from when there are some
+        self._of: list[Any] = []  # the same as objects, where they may be known
+        self._values: dict[bytes, Any] = {}  # keys of values of properties, of any queue
+        self._marks = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of messages to be put
+        self._held: list[Any] = [None] * _BATCH_MAX
+        self._fresh: list[Any] = [None] * _BATCH_MAX  # their values, if nothing is known by those
+        self._value, self._came = none, 0  # of the entry that came last in this request
+        core.limits.adopt(Key)
         self._property = b""
-        self._key: Any = None  # whose turn it is
-        self._most = self._key_most = self._number = 0
-        self._asked = -1
+        self._key = none  # whose turn it is
+        self._most, self._key_most, self._number, self._asked = 0, 0, 0, -1
         self._flat = self._fair = self._made = self._by_group = False
 
     def flat(self, queue: cython.Py_ssize_t) -> cython.bint:
@@ -66,7 +84,7 @@ class Keys:
 
     def forget(self) -> None:
         """Rules may have changed since: behind this `flat` looks again."""
-        self._asked = -1
+        self._asked, self._value = -1, None
 
     def _open(self, limits: Any, rules: Any) -> None:
         self._asked = -1
@@ -80,74 +98,47 @@ class Keys:
             self._known, self._ring = self._turns.keys, self._turns.ring
             if not self._made:
                 self._names, self._made = self._core.limits.keys, True
+                self._of = [None] * len(self._names)
 
     # messages that come
 
-    def mark(self, queue: cython.Py_ssize_t, payload: Any, at: cython.Py_ssize_t,
-             length: cython.Py_ssize_t) -> cython.ulonglong:
-        """As format.property_key, of a payload that begins at `at`: the key of its message on this
-        queue; 0 too where keys are no property. It is read once: a client may write there
-        meanwhile."""
-        if (not self._c.q_flags[queue] & _KEYED or not self.flat(queue) or self._by_group):
-            return 0
-        wanted: cython.Py_ssize_t = min(length, _SAID)
-        said: bytes = bytes(payload[at : at + wanted])
-        if wanted < _HEAD or said[0] != _MAGIC_1 or said[1] != _MAGIC_2 or said[2] > _VERSION:
-            return 0
-        parts: cython.Py_ssize_t = said[4] | said[5] << 8
-        size: cython.Py_ssize_t = said[8] | said[9] << 8 | said[10] << 16
-        size += cython.cast(cython.ulonglong, said[11]) << 24
-        place: cython.Py_ssize_t = _HEAD + parts * _PART
-        end: cython.Py_ssize_t = place + size
-        if parts > _PARTS_MAX or end > length:
-            return 0
-        if end > wanted:
-            said = bytes(payload[at : at + end])
-        return self._value(said, place, end)
-
-    def _value(self, said: bytes, place: cython.Py_ssize_t, end: cython.Py_ssize_t
-               ) -> cython.ulonglong:
-        """The key, of the properties that begin and end there."""
-        named: cython.Py_ssize_t = len(self._property)
-        count: cython.Py_ssize_t = 0
-        begin: cython.Py_ssize_t
-        length: cython.Py_ssize_t
-        size: cython.Py_ssize_t
-        found: cython.ulonglong
-        if end - place >= 8:
-            count = said[place] | said[place + 1] << 8
-        place += 2
-        for _ in range(count):
-            begin = place + 6
-            if begin > end:
-                return 0
-            length = said[place] | said[place + 1] << 8
-            size = said[place + 2] | said[place + 3] << 8 | said[place + 4] << 16
-            size += cython.cast(cython.ulonglong, said[place + 5]) << 24
-            place = begin + length + size
-            if length == named and begin + length <= end \
-                    and said[begin : begin + length] == self._property:
-                if place > end:
-                    return 0
-                found = _KEY_OF(said[begin + length : place])
-                return found
-        return 0
+    def mark(self, place: cython.Py_ssize_t, queue: cython.Py_ssize_t, payload: Any,
+             at: cython.Py_ssize_t, length: cython.Py_ssize_t) -> None:
+        """Note the key of a message that is to be put there, whose payload begins at `at`, where
+        keys are a property; `came` asks for it by its `place` in its request."""
+        if self._c.q_flags[queue] & _KEYED and self.flat(queue):
+            self._marks[place], self._held[place], self._fresh[place] = 0, None, None
+            value = None if self._by_group else value_in(payload, at, length, self._property)
+            if value is not None:
+                held = self._values.get(value)
+                if held is not None:
+                    key: Key = held
+                    if key.owner is not self._turns or not (key.count or key.in_work):
+                        held = None
+                    else:
+                        self._marks[place], self._held[place] = key.name, key
+                if held is None:
+                    self._marks[place], self._fresh[place] = _KEY_OF(value), value
 
     def came(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t, group: cython.ulonglong,
-             mark: cython.ulonglong) -> None:
-        """As Limits.came: an entry of a queue with keys; `group`: the hash of its group id."""
+             place: cython.Py_ssize_t) -> None:
+        """As Limits.came: an entry of a queue with keys; `group`: the hash of its group id,
+        `place`: as `mark` was told."""
         self.flat(queue)
-        self._names[entry] = group if self._by_group else mark
+        self._names[entry] = group if self._by_group else self._marks[place]
+        self._of[entry] = self._held[place]
+        self._value, self._came = self._fresh[place], entry
 
     def enter(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t) -> None:
         """As Lanes.into_lane: a READY entry of a queue with keys, which has the turn in its
         group."""
         self.flat(queue)
         c = self._c
-        name: Any = self._names[entry]
-        key = self._known.get(name)
-        if key is None:
-            key = self._turns.of(name)
+        key: Key = self._key_of(entry)
+        if self._value is not None and self._came == entry:
+            if len(self._values) >= _VALUES_MAX:
+                self._values.clear()
+            self._values[self._value], self._value = key, None
         minus: cython.Py_ssize_t = c.e_priority[entry]
         item = (-minus, c.e_sequence[entry], entry)
         line: list[Any] = key.line
@@ -176,12 +167,9 @@ class Keys:
         if may > 0 and self._turns is not None:
             if self.next() < 0:
                 may = 0
-            elif not self._fair:
-                several = self._turns.several()
-                may = min(may, max(1, several))
             else:
-                several = self._turns.ready
-                if self._key_most:
+                several = self._turns.ready if self._fair else self._turns.several()
+                if self._fair and self._key_most:
                     keys = len(self._ring)
                     several = min(several, keys * self._key_most)
                 may = min(may, max(1, several))
@@ -197,7 +185,7 @@ class Keys:
             return found
         ring = self._ring
         while ring:
-            key = ring[0]
+            key: Key = ring[0]
             if key.count and self._may(key):
                 self._key = key
                 return self._first(key)
@@ -209,11 +197,11 @@ class Keys:
 
     def take(self, entry: cython.Py_ssize_t) -> None:
         """As Turns.detach, of the entry that goes next."""
-        name: Any = self._names[entry]
-        key = self._key
         if not self._fair:
-            key = self._key = self._known[name]
+            self._key = self._key_of(entry)
+        key: Key = self._key
         count: cython.Py_ssize_t = key.count
+        self._of[entry] = key
         line: list[Any] = key.line
         count -= 1
         key.count = count
@@ -228,7 +216,7 @@ class Keys:
 
     def taken(self) -> None:
         """As Turns.taken, of what `take` took, which is ACTIVE now."""
-        key = self._key
+        key: Key = self._key
         key.in_work += 1
         if self._fair:
             self._ring.popleft()
@@ -241,8 +229,7 @@ class Keys:
         """As limited.left but for its queue, which is runnable: it was in work, and is not."""
         self.flat(queue)
         if self._turns is not None:
-            name: Any = self._names[entry]
-            key = self._known[name]
+            key: Key = self._key_of(entry)
             key.in_work -= 1
             self._look(key)
             self._forget(key)
@@ -262,12 +249,28 @@ class Keys:
 
     # keys
 
-    def _may(self, key: Any) -> cython.bint:
+    def _key_of(self, entry: cython.Py_ssize_t) -> Key:
+        """As Turns.of, of an entry of the queue that was asked of last. A key of it that has
+        messages is the one of its name, so what is remembered of the entry may be it."""
+        held = self._of[entry]
+        if held is not None:
+            key: Key = held
+            if (key.owner is self._turns and key.name == self._names[entry]
+                    and (key.count or key.in_work)):
+                return key
+        name: Any = self._names[entry]
+        held = self._known.get(name)
+        if held is None:
+            held = self._turns.of(name)
+        self._of[entry] = held
+        return held  # type: ignore[no-any-return]
+
+    def _may(self, key: Key) -> cython.bint:
         """As Turns.may."""
         most: cython.Py_ssize_t = self._key_most
         return not key.paused and (not most or key.in_work < most)
 
-    def _look(self, key: Any) -> None:
+    def _look(self, key: Key) -> None:
         """As Turns.look."""
         if not self._fair:
             self._turns.look(key, self._core.mono_ns)
@@ -275,12 +278,12 @@ class Keys:
             key.turned = True
             self._ring.append(key)
 
-    def _forget(self, key: Any) -> None:
+    def _forget(self, key: Key) -> None:
         """As Turns.forget."""
         if not key.count and not key.in_work:
             self._turns.forget(key, self._core.mono_ns)
 
-    def _first(self, key: Any) -> cython.Py_ssize_t:
+    def _first(self, key: Key) -> cython.Py_ssize_t:
         """As Turns._first."""
         c = self._c
         line: list[Any] = key.line

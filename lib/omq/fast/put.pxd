@@ -6,11 +6,11 @@ from omq.fast.request cimport Request
 from omq.fast.rings cimport Rings
 
 cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
-cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX
+cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX, _COPIED_MAX
 
 cdef class Puts:
     cdef object _core, _messages, _entries, _heads, _payload
-    cdef unsigned long long _key, _mark
+    cdef unsigned long long _key
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
@@ -20,7 +20,7 @@ cdef class Puts:
     cdef unsigned char[::1] _h8
     cdef unsigned short[::1] _h16
     cdef unsigned int[::1] _h32
-    cdef unsigned long long[::1] _h64, _keys, _marks
+    cdef unsigned long long[::1] _h64, _keys
     cdef long long[::1] _q64
     cdef bint one(self, Request r, object session, object party) except -1
     cdef bint single(self, Request r, object session, Py_ssize_t at, Py_ssize_t frames,

@@ -28,7 +28,7 @@ from omq.format.wire import PutFlag
 
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PREPARED, _KEYED = int(FrameFlag.PREPARED), int(QueueFlag.KEYED)
-_PUTS, _MANY, _BATCH_MAX = int(Counter.PUTS), BULK, 1024
+_PUTS, _MANY, _BATCH_MAX, _COPIED_MAX = int(Counter.PUTS), BULK, 1024, 1 << 17
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 _SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
 assert PERSISTENT == 1
@@ -47,9 +47,8 @@ class Puts:
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
         self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
-        self._marks = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # where keys are a property
         self._grouped = self._given = False  # one of the batch is of a group, or has its own id
-        self._key = self._mark = 0  # of the message that is put alone
+        self._key = 0  # of the message that is put alone
         self._payload: Any = None
 
     def one(self, r: Request, session: Any, party: Party) -> cython.bint:
@@ -79,7 +78,8 @@ class Puts:
                 or not self._births.takes(session, r.queue, 1, r.size)
                 or not self._frames.fits(frames, room + length)):
             return False
-        self._key, self._mark = 0, self._limits.mark(r.queue, session.request, at, length)
+        self._key = 0
+        self._limits.mark(0, r.queue, session.request, at, length)
         if r.flags & _GROUPED:
             self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
             return bool(self._key)
@@ -102,7 +102,7 @@ class Puts:
         qpool: cython.ulonglong = core.next_qpool
         self._births.born(slot, entry, qpool, r.queue, r.priority, _RESULT | _END | persistent,
                           r.size, r.length, r.crc, r.correlation, r.expiry, r.sequence, self._key,
-                          self._mark, given, party)
+                          0, given, party)
         if persistent:
             core.block.payloads.append(self._payload)
         self._payload = None
@@ -129,7 +129,8 @@ class Puts:
             return False
         core = self._core
         payloads = area[heads : heads + total]
-        self._mark_all(queue, count, payloads)
+        if self._c.q_flags[queue] & _KEYED:
+            self._mark_all(queue, count, bytes(payloads) if total <= _COPIED_MAX else payloads)
         session.sequence = r.sequence
         self._births.place(party, persistent, [] if persistent else self._split(count, payloads))
         # from here on nothing can fail
@@ -195,7 +196,7 @@ class Puts:
                 slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
                 persistent | prepared | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
                 self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
-                self._q64[16 * i + 13], sequence, self._keys[i], self._marks[i],
+                self._q64[16 * i + 13], sequence, self._keys[i], i,
                 self._h64[16 * i + 9], party)
             if not prepared:
                 core.runnable.add(self._h16[64 * i + 2])
@@ -244,8 +245,8 @@ class Puts:
         i: cython.Py_ssize_t
         at: cython.Py_ssize_t = 0
         for i in range(count):
-            self._marks[i] = self._limits.mark(
-                queue if queue else self._h16[64 * i + 2], payloads, at, self._h32[32 * i + 10])
+            self._limits.mark(i, queue if queue else self._h16[64 * i + 2], payloads, at,
+                              self._h32[32 * i + 10])
             at += self._h32[32 * i + 10]
 
     def _split(self, count: cython.Py_ssize_t, payloads: Any) -> list[Any]:
@@ -294,5 +295,5 @@ class Puts:
                               self._h64[16 * i + 4], self._h32[32 * i + 10],
                               self._h32[32 * i + 11], self._h64[16 * i + 12],
                               self._q64[16 * i + 13], r.sequence, self._keys[i],
-                              self._marks[i], self._h64[16 * i + 9], party)
+                              i, self._h64[16 * i + 9], party)
         frames.close()

@@ -19,7 +19,7 @@ from omq.fast.keys import Keys
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
 
-_AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT, 1 << 14
+_AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT, 1 << 17
 _READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
 _KEYED = int(QueueFlag.KEYED)
 _WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)

@@ -17,6 +17,7 @@ costs one look into an empty dictionary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -25,8 +26,9 @@ from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
 from omq.core.engine import buckets
 from omq.core.engine.groups import GROUPED, Groups
+from omq.core.engine.limit_key import NEVER, Key
 from omq.core.engine.limit_rules import LimitRules
-from omq.core.engine.turns import NEVER, Turns
+from omq.core.engine.turns import Turns
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
 from omq.format.property_key import key_of_text, key_of_value, property_in
@@ -40,7 +42,8 @@ NOTHING: Final = (-1, b"")
 class QueueLimits:
     """Those of one queue."""
 
-    def __init__(self, t: Tables, number: int, rules: LimitRules, floor: int = 0) -> None:
+    def __init__(self, t: Tables, number: int, rules: LimitRules, floor: int = 0,
+                 make: Callable[[int, int, Any], Any] = Key) -> None:
         """`floor`: when the manager started, if it did just now: buckets are empty then."""
         self._t, self.number, self.rules = t, number, rules
         self.full = key_floor = 0
@@ -48,7 +51,7 @@ class QueueLimits:
             self.full = buckets.empty(rules.rate, floor)
         if floor and rules.key_rate is not None:
             key_floor = buckets.empty(rules.key_rate, floor)
-        self.turns = Turns(t, number, rules, key_floor) if rules.keyed else None
+        self.turns = Turns(t, number, rules, key_floor, make) if rules.keyed else None
         self.refused: dict[int, None] = {}  # entries that a reader chose, and that may not go now
 
     def places(self, now: int, more: int = 0) -> int:
@@ -88,6 +91,14 @@ class Limits:
         self.arriving: tuple[int, Any] = NOTHING
         self.starting = True  # the first queues come from the configuration, over a restart
         self.paused: dict[int, list[str]] = {}  # keys by queue, as people say them
+        self._make: Callable[[int, int, Any], Any] = Key
+
+    def adopt(self, make: Callable[[int, int, Any], Any]) -> None:
+        """As Turns.adopt, of all queues."""
+        self._make = make
+        for limits in self.queues.values():
+            if limits.turns is not None:
+                limits.turns.adopt(make)
 
     # what the configuration says
 
@@ -110,7 +121,7 @@ class Limits:
                 old.turns.close()
                 loose = self._standing(number)
         if rules is not None:
-            new = QueueLimits(self._t, number, rules, now if self.starting else 0)
+            new = QueueLimits(self._t, number, rules, now if self.starting else 0, self._make)
             self.queues[number] = new
             if old is not None and rules.rate is not None and old.rules.rate is not None:
                 new.full = buckets.fitted(rules.rate, old.full, now)

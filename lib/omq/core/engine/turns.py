@@ -20,46 +20,28 @@ Each event is O(1) in the number of keys (O(log n) with rates and without fair t
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Any, Final
 
 from omq.core.engine import buckets
+from omq.core.engine.limit_key import NEVER, Item, Key
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState
 
 SLACK: Final = 16
-NEVER: Final = 1 << 62
 _READY = int(EntryState.READY)
 _KEYED, _KEYS, _FORGOTTEN = (int(Counter.KEYED_READY), int(Counter.LIMIT_KEYS),
                              int(Counter.LIMIT_KEYS_FORGOTTEN))
-Item = tuple[int, int, int]  # -priority, sequence, entry
-
-
-class Key:
-    """What is known of one key."""
-
-    __slots__ = ("at", "count", "full", "in_work", "line", "name", "paused", "turned", "wakes")
-
-    def __init__(self, name: int, full: int) -> None:
-        self.name = name
-        self.line: list[Item] = []
-        self.count = self.in_work = 0  # READY entries; ACTIVE ones
-        self.full = full  # when its bucket is full (core.engine.buckets)
-        self.paused = self.turned = False  # turned: it stands in the ring
-        self.at: tuple[int, int] | None = None  # by what it stands in the heap
-        self.wakes = NEVER  # the earliest item in `due` that is its own
-
-    def __lt__(self, other: Key) -> bool:
-        """Only for heaps, where all else is the same."""
-        return self.name < other.name
 
 
 class Turns:
     """See the module; the queue `number` of `t`."""
 
-    def __init__(self, t: Tables, number: int, rules: LimitRules, floor: int) -> None:
-        self._t, self._number = t, number
+    def __init__(self, t: Tables, number: int, rules: LimitRules, floor: int,
+                 make: Callable[[int, int, Any], Any] = Key) -> None:
+        self._t, self._number, self._make = t, number, make
         self._floor = floor  # when the bucket of a key that nobody knows is full, at the earliest
         self.rules = rules
         self.keys: dict[int, Key] = {}
@@ -74,12 +56,35 @@ class Turns:
         """The key of this name, which may be new."""
         key = self.keys.get(name)
         if key is None:
-            key = self.keys[name] = Key(name, self._floor)
+            key = self.keys[name] = self._make(name, self._floor, self)
             key.paused = name in self.paused
             self._t.counters[_KEYS] += 1
         elif self._idle:
             self._idle.pop(name, None)
         return key
+
+    def adopt(self, make: Callable[[int, int, Any], Any]) -> None:
+        """Keys are of another kind from now on, which has the same attributes, and those that are
+        there are made anew: omq.fast has one that C can look into."""
+        self._make = make
+        made: dict[int, tuple[Any, Any]] = {}  # the old ones too, so that their ids stay theirs
+
+        def anew(key: Any) -> Any:
+            if id(key) not in made:
+                other = make(key.name, key.full, self)
+                for each in ("at", "count", "in_work", "line", "paused", "turned", "wakes"):
+                    setattr(other, each, getattr(key, each))
+                made[id(key)] = key, other
+            return made[id(key)][1]
+
+        for known in (self.keys, self._idle):
+            for name, key in known.items():
+                known[name] = anew(key)
+        standing = [anew(key) for key in self.ring]
+        self.ring.clear()
+        self.ring.extend(standing)
+        self._heap = [(minus, sequence, anew(key)) for minus, sequence, key in self._heap]
+        self.due = [(time, anew(key)) for time, key in self.due]
 
     # messages
 
@@ -253,6 +258,8 @@ class Turns:
         """The queue has keys no more."""
         self._ready(-self.ready)
         self._t.counters[_KEYS] -= len(self.keys)
+        for key in self.keys.values():
+            key.owner = None
 
     def _ready(self, change: int) -> None:
         self.ready += change
