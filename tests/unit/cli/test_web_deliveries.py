@@ -61,7 +61,7 @@ def test_an_answer_is_for_who_waits_and_else_finished() -> None:
         gone = Waiter(unwanted=answers.unwanted)
         answers.wait("gone", gone)
         waits = asyncio.ensure_future(gone.result())
-        await asyncio.sleep(0)
+        await asyncio.wait([waits], timeout=0)  # it waits now
         answers._came(taken := answer("gone"))
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):
