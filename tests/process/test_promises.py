@@ -456,6 +456,27 @@ def test_a_planned_stop_fails_nobody(omq_instance: Instance, tmp_path: Path) -> 
         b"of the holder", b"to move", b"new", b"lone"}
 
 
+def test_a_planned_stop_takes_back_what_is_held_for_longer(omq_instance: Instance) -> None:
+    """After drain_timeout_s: untouched, so it costs no attempt; but it is handed out again, and who
+    held it settles nothing any more. A kill leaves it with its reader."""
+    omq_instance.start()
+    with omq_instance.connect() as c, c.reader("A") as reader:
+        c.put("A", b"long work")
+        for ends, again in ((omq_instance.kill, False), (omq_instance.stop, True)):
+            (message,) = reader.next(timeout_s=WAIT_S)
+            ends(MANAGER)
+            omq_instance.start(MANAGER)
+            c.put("B", b"it is there")
+            if not again:
+                assert [(row.state.name, row.attempts) for row in c.browse("A")] == [("ACTIVE", 0)]
+                message.release()
+        reader.flush()
+        message.done()
+        reader.flush()
+        assert reader.lost == 1
+        assert [(row.state.name, row.attempts) for row in c.browse("A")] == [("READY", 0)]
+
+
 def test_a_planned_stop_is_told_to_who_is_slow(omq_instance: Instance, tmp_path: Path) -> None:
     """The holder sends its move and gets the processor again when the manager has gone, with the
     reply: it is not left in doubt, and needs no next manager."""
