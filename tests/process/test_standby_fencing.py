@@ -146,7 +146,7 @@ def test_another_instance_stops_nobody_and_is_not_stopped(pair: Members, tmp_pat
     pair.primary.start()
     pair.primary.ready()
     (told,) = pair.primary.events(events.MEMBERS_SILENT.number)
-    assert "it refuses: the stream from a standby is given up" in told["members"]
+    assert "it refuses: the stream from a standby was abandoned" in told["members"]
     assert open_spool(other.root).instance.role is Role.PRIMARY
     assert open_spool(pair.primary.root).instance.role is Role.PRIMARY
 
