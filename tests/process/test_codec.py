@@ -109,7 +109,7 @@ def test_what_does_not_fit_its_schema(connection: omq.Connection, value: object,
     '{"$ref": "http://127.0.0.1:9/away.json"}', '{"$ref": "#/nowhere"}', "[" * 100_000])
 def test_a_schema_that_is_none(live: LiveInstance, connection: omq.Connection, text: str) -> None:
     (live.spool / "conf/schemas/ORDERS.json").write_text(text)
-    with pytest.raises(SchemaWrong, match=r"ORDERS\.json is no schema"):
+    with pytest.raises(SchemaWrong, match=r"ORDERS\.json is not a valid schema"):
         codec.put(connection, "ORDERS", {"id": "x"})
     codec.put(connection, "PLAIN", {"id": "x"})
     assert list(connection.browse("ORDERS")) == []

@@ -343,7 +343,7 @@ def test_a_message_in_a_readers_hands_is_left_unless_forced(live: Instance) -> N
     with live.connect() as connection, connection.reader("A") as reader:
         (message,) = reader.next(timeout_s=WAIT_S)
         said = live.run("omqdump", "-e", "M A B 1 1")
-        assert said.code == 75 and "in the hands of a reader" in said.err
+        assert said.code == 75 and "is being processed by a reader" in said.err
         live.dump("-e", "M A B 1 1 --force")
         message.done()
         assert reader.next(timeout_s=0) == []

@@ -51,10 +51,14 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
         made.end()
 
 
-def as_daemon(web: Web, program: str) -> Any:
-    """What a program of the account `daemon` prints as JSON."""
+def needs_root() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to be somebody else")
+
+
+def as_daemon(web: Web, program: str) -> Any:
+    """What a program of the account `daemon` prints as JSON."""
+    needs_root()
     said = subprocess.run([sys.executable, "-c", _PROGRAM + program, str(web.instance.paths.run)],
                           capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert said.returncode == 0, said.stderr
@@ -90,6 +94,8 @@ print(json.dumps(told))
 
 def test_a_question_of_the_same_id_gets_nobody_elses_answer(web: Web) -> None:
     """Two accounts, one id: each is told what it was answered itself; of one account the last."""
+    needs_root()
+
     def asks(queue: str) -> tuple[int, Any]:
         with client(web) as line:
             return line.ask("POST", f"queues/{queue}/request", {

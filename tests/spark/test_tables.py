@@ -215,7 +215,7 @@ def test_tables_of_before_are_told_anew(own: Lake, version: int) -> None:
     assert (known.batches, known.files) == ([], before.files)
     assert known.next_number > max(batch.number for batch in before.batches)
     left = {path.name for path in Path(own.out).iterdir() if path.is_dir()}
-    assert left - {"report"} == {"bronze", "names"}
+    assert left - {"report", "beside"} == {"bronze", "names"}  # an audit's place is empty
 
 
 def test_the_command_lists_them(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
