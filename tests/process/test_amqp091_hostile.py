@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.waiting import until
 
 needs_proton()
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
-from pamqp import commands  # noqa: E402
+from pamqp import commands, header  # noqa: E402
 
 from tests.process.pika_clients import closed, connected, got, pika, refused  # noqa: E402
 from tests.process.raw_amqp091 import HEADER, WAIT_S, frame, opening, published, raw  # noqa: E402
@@ -40,7 +41,8 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpWorld]:
         made.stop(SERVER)
         made.amqp(amqp_users=made.users("daemon", "bin"), amqp_close_timeout_s=1,
                   amqp_handshake_timeout_s=2, amqp_unsettled_max=UNSETTLED,
-                  amqp_outgoing_bytes_max=OUTGOING, amqp_client_logins_max=1000)
+                  amqp_outgoing_bytes_max=OUTGOING, amqp_client_logins_max=1000,
+                  amqp_user_memory_bytes_max=16 << 20)
         yield made
 
 
@@ -115,6 +117,22 @@ def test_who_does_not_read_what_it_has_asked_for(world: AmqpWorld, asks: str) ->
                 sent += line.send(data[sent % len(data) :])
         assert sent < 32 << 20
     connected(world).channel().queue_declare("A", passive=True)
+
+
+@pytest.mark.parametrize("head", [60_000, 0])
+def test_messages_without_bodies_are_memory_too(world: AmqpWorld, head: int) -> None:
+    """Their properties are reckoned, and what each one costs, in transactions as well."""
+    properties = commands.Basic.Properties(headers={"x": "y" * head})
+    one = b"".join((frame.marshal(commands.Basic.Publish(routing_key="A"), 1),
+                    frame.marshal(header.ContentHeader(0, 0, properties), 1)))
+    with raw(world) as client:
+        client.says(commands.Tx.Select())
+        client.awaits(commands.Tx.SelectOk)
+        with suppress(ConnectionError):
+            for _ in range(400 if head else 90):
+                client.line.sendall(one * (1 if head else 100))
+        closed = client.awaits(commands.Connection.Close)
+        assert closed.reply_code == 506 and "amqp_memory_bytes_max" in closed.reply_text
 
 
 def test_who_says_nothing(world: AmqpWorld) -> None:

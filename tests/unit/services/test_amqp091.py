@@ -105,7 +105,7 @@ def test_frames_in_pieces() -> None:
         frames.take(bytes((each,)))
         found += list(frames)
     (first, *_) = found
-    assert first == Frame(3, first.what) and isinstance(first.what, commands.Basic.Ack)
+    assert first == Frame(3, first.what, 13) and isinstance(first.what, commands.Basic.Ack)
     assert first.what.delivery_tag == 7
     assert data.count(b"\xce") == 4, "a header, and two pieces of a body"
 

@@ -145,12 +145,12 @@ class Channel:
 
     # what comes in
 
-    def content(self, what: header.ContentHeader | bytes) -> None:
-        """Refused."""
+    def content(self, what: header.ContentHeader | bytes, size: int) -> None:
+        """`size`: bytes of its frame. Refused."""
         if isinstance(what, bytes):
             self.publishing.body(what)
         else:
-            self.publishing.header(what)
+            self.publishing.header(what, size)
 
     def method(self, what: Any) -> None:
         """Refused."""

@@ -37,10 +37,12 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`what`: a method, a header, or the bytes of a body; None: a heart-beat."""
+    """`what`: a method, a header, or the bytes of a body; None: a heart-beat. `size`: bytes of the
+    payload, as it came."""
 
     channel: int
     what: base.Frame | header.ContentHeader | bytes | None
+    size: int
 
 
 class Frames:
@@ -68,7 +70,7 @@ class Frames:
                 raise Broken(FRAME_ERROR, "a frame without its end")
             raw = bytes(kept[:whole])
             del kept[:whole]
-            yield Frame(int.from_bytes(raw[1:3], "big"), _what(raw[0], raw))
+            yield Frame(int.from_bytes(raw[1:3], "big"), _what(raw[0], raw), size)
 
 
 def _what(kind: int, raw: bytes) -> base.Frame | header.ContentHeader | bytes | None:

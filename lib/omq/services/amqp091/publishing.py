@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 
 BEHIND_MAX: Final = 2000
 BEHIND_BYTES: Final = 4 << 20
+HEAD_COST: Final = 4
+"""Memory of a header's properties and of what is made of them, by their bytes."""
+
+
+def _no_room() -> Refused:
+    return Refused(RESOURCE_ERROR, "no room now (amqp_memory_bytes_max or that of a user)")
 
 
 class Publishing:
@@ -58,6 +64,7 @@ class Publishing:
         self._method: Any = None  # basic.publish, whose content is coming
         self._header: Any = None
         self._parts = bytearray()
+        self._head = 0  # reckoned for the header
         self._waiting: deque[Published] = deque()
         self._put_tags: list[int] = []  # put, and not confirmed yet
         self._bytes = 0
@@ -89,13 +96,15 @@ class Publishing:
             raise Refused(UNEXPECTED, "a method where a content was to come")
         self._method = method
 
-    def header(self, header: Any) -> None:
+    def header(self, header: Any, size: int) -> None:
+        """`size`: its bytes. Refused."""
         if self._method is None or self._header is not None:
             raise Refused(UNEXPECTED, "a header without a method")
         if header.body_size > self._host.policy.settings.amqp_message_bytes_max:
             self._method = None
             raise Refused(CONTENT_TOO_LARGE, "it has more than amqp_message_bytes_max bytes")
-        self._header = header
+        self._header, self._head = header, HEAD_COST * size
+        self._room.hold(self._head)
         if not header.body_size:
             self._whole()
 
@@ -107,7 +116,7 @@ class Publishing:
         if len(self._parts) > self._header.body_size:
             raise Refused(UNEXPECTED, "a body beyond its size")
         if self._room.full:
-            raise Refused(RESOURCE_ERROR, "no room now (amqp_memory_bytes_max or that of a user)")
+            raise _no_room()
         if len(self._parts) == self._header.body_size:
             self._whole()
 
@@ -116,8 +125,11 @@ class Publishing:
         self._method = self._header = None
         self._parts = bytearray()
         self._count += self.confirms
-        size = len(body) + OVERHEAD_BYTES
+        size, self._head = len(body) + self._head + OVERHEAD_BYTES, 0
         self._room.hold(OVERHEAD_BYTES)
+        if self._room.full:  # also of what has no body
+            self._room.release(size)
+            raise _no_room()
         properties = header.properties or commands.Basic.Properties()
         try:
             message = translation.outgoing(properties, body, Terms(
@@ -145,8 +157,8 @@ class Publishing:
         """The channel is over: what is here is put, for nobody said that it is not wanted; who
         wanted confirms learns nothing, and publishes it again."""
         self._over = True
-        self._room.release(len(self._parts))
-        self._parts = bytearray()
+        self._room.release(len(self._parts) + self._head)
+        self._parts, self._head = bytearray(), 0
 
     def recheck(self) -> None:
         """Rights have changed: names are resolved anew."""

@@ -110,7 +110,7 @@ class Session(Line):
         elif not self._opened:
             raise Broken(CHANNEL_ERROR, "a channel before the connection is open")
         else:
-            self._of_channel(frame.channel, what)
+            self._of_channel(frame.channel, what, frame.size)
 
     def _method(self, what: Any) -> None:
         if isinstance(what, commands.Connection.Close):
@@ -175,7 +175,7 @@ class Session(Line):
         self._heartbeat_s = what.heartbeat  # 0: neither side looks
         self._expects = commands.Connection.Open
 
-    def _of_channel(self, number: int, what: Any) -> None:
+    def _of_channel(self, number: int, what: Any, size: int) -> None:
         channel = self._channels.get(number)
         if isinstance(what, commands.Channel.Open):
             if channel is not None or number > self._channels_max:
@@ -196,7 +196,7 @@ class Session(Line):
                 if isinstance(what, base.Frame):
                     channel.method(what)
                 else:
-                    channel.content(what)
+                    channel.content(what, size)
             except Refused as error:
                 if error.code in (UNEXPECTED, RESOURCE_ERROR):
                     raise Broken(error.code, str(error)) from error
