@@ -10,7 +10,6 @@ rounds: above 1, omq is better. Processor time is that of the server's processes
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from typing import Final
 
 import amqp
 
-from tests.bench.peers.processes import cpu_of
+from tests.bench.by_turns import compared, measured
 from tests.bench.peers.rabbit import RabbitPeer, RabbitWire
 from tests.process.amqp_world import PASSWORD, SERVER, amqp_world
 from tests.process.instance import MANAGER, WRITER
@@ -59,9 +58,9 @@ class Place:
         opened.channel().queue_declare("rabbitmq-classic", durable=True, auto_delete=False)
         opened.close()
         puts = RabbitWire(self.connected(), "classic", 0)
-        put = self._measured(lambda: self._put(puts, count), count)
+        put = measured(self.pids(), lambda: self._put(puts, count), count)
         takes = RabbitWire(self.connected(), "classic", BATCH)
-        took = self._measured(lambda: self._take(takes, count), count)
+        took = measured(self.pids(), lambda: self._take(takes, count), count)
         takes.close()
         times = []
         for _ in range(count // 20):
@@ -82,30 +81,10 @@ class Place:
         while count > 0:
             count -= len(takes.take(BATCH, WAIT_S))
 
-    def _measured(self, work: Callable[[], object], count: int) -> tuple[float, float]:
-        """Messages a second, and microseconds of the server a message."""
-        before, began = cpu_of(self.pids()), time.monotonic()
-        work()
-        wall = time.monotonic() - began
-        return count / wall, (cpu_of(self.pids()) - before) / count * 1e6
-
-
-def told(ours: Place, theirs: Place) -> str:
-    """A table of both, and of the ratios of each round."""
-    lines = [f"{'':24}{ours.name:>12}{theirs.name:>12}{'ratio':>8}  of the rounds"]
-    for row, title in enumerate(ROWS):
-        both = [[each[row] for each in place.found] for place in (ours, theirs)]
-        ratios = [a / b if row < RATES else b / a for a, b in zip(*both, strict=True)]
-        lines.append(f"{title:24}{statistics.median(both[0]):12,.1f}"
-                     f"{statistics.median(both[1]):12,.1f}{statistics.median(ratios):8.2f}  "
-                     + " ".join(f"{ratio:.2f}" for ratio in ratios))
-    return "\n".join(lines)
-
 
 def main(arguments: list[str]) -> int:
     count = int(arguments[0]) if arguments else 5_000
     rounds = int(arguments[1]) if len(arguments) > 1 else 5
-    load = os.getloadavg()[0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name in ("omq", "rabbit"):
@@ -123,11 +102,7 @@ def main(arguments: list[str]) -> int:
         daemons = [world.children[each].pid for each in (SERVER, MANAGER, WRITER)]
         ours = Place("omq", world.await_port(), "daemon", PASSWORD, lambda: daemons)
         theirs = Place("RabbitMQ", rabbit.port, "guest", "guest", rabbit.pids)
-        for number in range(rounds):
-            for place in ((ours, theirs), (theirs, ours))[number % 2]:
-                place.round(count)
-        print(f"{rabbit.version()}; {rounds} rounds of {count} messages by turns; load {load:.1f} "
-              f"before, {os.getloadavg()[0]:.1f} behind\n{told(ours, theirs)}")
+        print(f"{rabbit.version()}; {compared(ROWS, RATES, ours, theirs, count, rounds)}")
     return 0
 
 

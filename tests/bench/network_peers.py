@@ -10,19 +10,17 @@ the rounds; processor time is that of the server's processes.
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.bench.network_clients import Program, Puts, Single, Takes
-from tests.bench.peers.processes import cpu_of
+from tests.bench.by_turns import compared, measured
+from tests.bench.network_clients import Puts, Single, Takes
 from tests.bench.peers.rabbit import RabbitPeer
 from tests.process.amqp_world import SERVER, amqp_world
 from tests.process.instance import MANAGER, WRITER
@@ -57,10 +55,10 @@ class Place:
     found: list[tuple[float, ...]] = field(default_factory=list)
 
     def round(self, count: int) -> None:
-        put = self._measured(Puts(self.url, self.address, count, self.user), count)
+        put = measured(self.pids(), Puts(self.url, self.address, count, self.user).run, count)
         alone = count // 10
         took, single_took = (
-            self._measured(Takes(self.url, self.address, some, ahead, self.user), some)
+            measured(self.pids(), Takes(self.url, self.address, some, ahead, self.user).run, some)
             for some, ahead in ((count - alone, AHEAD), (alone, 1)))
         single = Single(self.url, self.address, count // 20, self.user)
         single.run()
@@ -70,30 +68,10 @@ class Place:
                            times[len(times) * 99 // 100] * 1000))
         Takes(self.url, self.address, len(times), AHEAD, self.user).run()
 
-    def _measured(self, program: Program, count: int) -> tuple[float, float]:
-        """Messages a second, and microseconds of the server a message."""
-        before, began = cpu_of(self.pids()), time.monotonic()
-        program.run()
-        wall = time.monotonic() - began
-        return count / wall, (cpu_of(self.pids()) - before) / count * 1e6
-
-
-def told(ours: Place, theirs: Place) -> str:
-    """A table of both, and of the ratios of each round: above 1, ours is better."""
-    lines = [f"{'':24}{ours.name:>12}{theirs.name:>12}{'ratio':>8}  of the rounds"]
-    for row, title in enumerate(ROWS):
-        both = [[each[row] for each in place.found] for place in (ours, theirs)]
-        ratios = [a / b if row < FASTER else b / a for a, b in zip(*both, strict=True)]
-        lines.append(f"{title:24}{statistics.median(both[0]):12,.1f}"
-                     f"{statistics.median(both[1]):12,.1f}{statistics.median(ratios):8.2f}  "
-                     + " ".join(f"{ratio:.2f}" for ratio in ratios))
-    return "\n".join(lines)
-
 
 def main(arguments: list[str]) -> int:
     count = int(arguments[0]) if arguments else 5_000
     rounds = int(arguments[1]) if len(arguments) > 1 else ROUNDS
-    load = os.getloadavg()[0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name in ("omq", "rabbit"):
@@ -106,11 +84,7 @@ def main(arguments: list[str]) -> int:
         ours = Place("omq", world.url, "A", lambda: daemons)
         theirs = Place("RabbitMQ", f"127.0.0.1:{rabbit.port}", f"/amq/queue/{rabbit.name}",
                        rabbit.pids, "guest:guest")
-        for number in range(rounds):
-            for place in ((ours, theirs), (theirs, ours))[number % 2]:
-                place.round(count)
-        print(f"{rabbit.version()}; {rounds} rounds of {count} messages by turns; load {load:.1f} "
-              f"before, {os.getloadavg()[0]:.1f} behind\n{told(ours, theirs)}")
+        print(f"{rabbit.version()}; {compared(ROWS, FASTER, ours, theirs, count, rounds)}")
     return 0
 
 
