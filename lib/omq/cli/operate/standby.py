@@ -18,7 +18,8 @@
     omq standby aside --since LSN       what it has that the new primary does not, by message
 
 Unless standby_sync says otherwise the primary waits for nothing: what it acknowledged less than the
-lag ago is lost with it. Who may run `omq standby send` as the spool's user may read every message of it, and so may a standby.
+lag ago is lost with it. Who may run `omq standby send` as the spool's user may read every message
+of it, and so may a standby.
 
 `promote` first asks the primary, by the command that `init` was given, and refuses while it
 answers. A primary that nobody can reach may still run: see to it that it does not.
