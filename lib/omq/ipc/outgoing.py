@@ -8,7 +8,7 @@ the container is removed; an owner that dies in between leaves an orphan, which 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -85,10 +85,20 @@ class Outgoing:
                 or self.last_in_group is not False):
             arguments.group(self.group_id, self.group_sequence, self.last_in_group)
 
+    def with_body(self, body: bytes) -> Outgoing:
+        """The same with this body. What else it says was looked at, and is shared."""
+        made = object.__new__(Outgoing)
+        for name, member in _MEMBERS:
+            member.__set__(made, body if name == "body" else member.__get__(self))
+        return made
+
     @property
     def given_id(self) -> bytes:
         """The bytes of `message_id`."""
         return arguments.identifier(self.message_id, "message_id")
+
+
+_MEMBERS = [(each.name, Outgoing.__dict__[each.name]) for each in fields(Outgoing)]
 
 
 @dataclass(slots=True)

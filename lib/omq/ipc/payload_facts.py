@@ -119,6 +119,12 @@ class PayloadFacts(Facts):
         Names that no property may have by now are in `amqp.named`."""
         return dict(carried(self._said()))
 
+    @property
+    def properties_bytes(self) -> bytes:
+        """The same as it lies in the message: where these are equal, so is all that they say."""
+        raw = self._load()
+        return raw[self._properties_at : self._body_at]
+
     def _said(self) -> dict[str, str]:
         """As it lies in the message; the caller's own."""
         kept: dict[str, str] | None = getattr(self, "_found", None)
