@@ -144,6 +144,16 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
     return Encoded(queue, _NORMAL, 1, len(body), crc32c(payload), 0, 0, 0, 0, payload)
 
 
+def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
+    """Of messages that differ in nothing but their bodies: priority, flags, and what stands before
+    a body. They have properties and are put on one queue, now. BadProperty."""
+    raw = message_format.encode_properties(message.properties)
+    descriptor = Descriptor(application=application.encode()[:12])
+    persistent = message.persistent is None or message.persistent
+    return (_priority(message), _PERSISTENT if persistent else 0,
+            descriptor.sized(0, len(raw), 0, 0) + raw)
+
+
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
                     threshold: int, application: str, contain: Contain | None = None) -> Encoded:
     """Encode a message for the queues with these numbers; what it leaves open is normal and
