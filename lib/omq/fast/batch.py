@@ -64,14 +64,16 @@ def alike_bodies(messages: list[Any], kind: type, queue: str, size_max: cython.P
                  ) -> list[Any] | None:
     """The bodies of objects of this `kind` that share one mapping of properties, priority and
     persistence, and say nothing else. None: they do not, or one has more bytes."""
-    if not messages or type(messages[0]) is not kind:
+    same: cython.bint = bool(messages) and type(messages[0]) is kind
+    if not same:
         return None
     first = messages[0]
     properties, priority, persistent = first.properties, first.priority, first.persistent
     out: list[Any] = []
     size: cython.Py_ssize_t
     for message in messages:
-        if (type(message) is not kind or message.properties is not properties
+        same = type(message) is kind
+        if (not same or message.properties is not properties
                 or message.priority != priority or message.persistent != persistent
                 or not _alone(message, queue)):
             return None
@@ -121,6 +123,7 @@ class Batch:
         count: cython.Py_ssize_t = 0
         own: cython.Py_ssize_t = len(pattern) if pattern else _HEAD
         heads_of: dict[Any, Any] = {}
+        known: Any
         total: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t
         crc: cython.uint

@@ -58,6 +58,7 @@ class Channel:
         self._works: deque[Work] = deque()  # whose end is asked for
         self.closing = False  # we have said so, and wait for the answer
         self.unacked: dict[int, tuple[Takes, Given]] = {}  # by delivery tag, in their order
+        self._acknowledged: dict[Takes, list[Given]] = {}  # and not said yet: by this turn's end
         self.queue = ""  # declared last
         self._goes = self._ended = False  # its client closes it; it is over
         self._tags = 0
@@ -121,6 +122,7 @@ class Channel:
     def lost(self, takes: Takes) -> None:
         """A taker is through by itself: what it held is back, or the manager has it."""
         self.unacked = {tag: each for tag, each in self.unacked.items() if each[0] is not takes}
+        self._acknowledged.pop(takes, None)
         for each in self._all_works():
             each.lost(takes)
 
@@ -138,6 +140,7 @@ class Channel:
         if self._ended:
             return
         self._ended = True
+        self.carry_out()
         for work in self._all_works():
             self._again(work)
         takers: dict[Takes, None] = {}
@@ -164,6 +167,7 @@ class Channel:
 
     def method(self, what: Any) -> None:
         """Any but publish and ack. Refused."""
+        self.carry_out()
         if isinstance(what, commands.Basic.Nack | commands.Basic.Reject):
             self.settle(what.delivery_tag or 0, multiple=getattr(what, "multiple", False),
                         says=released if what.requeue else False)
@@ -199,19 +203,30 @@ class Channel:
             tags = list(takewhile(tag.__ge__, unacked) if tag else unacked)
         if (not tags and tag) or (not multiple and tag not in unacked):
             raise Refused(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        touched: dict[Takes, list[Given]] = {}
+        if says is not None:
+            self.carry_out()  # what was acknowledged before
+        acknowledged = self._acknowledged
         for each in tags:
             takes, given = unacked[each]
             if self.work is not None:
                 self.work.settle(each, takes, given, takes.rejected if says is False else says)
             else:
-                touched.setdefault(takes, []).append(given)
+                acknowledged.setdefault(takes, []).append(given)
             del unacked[each]
+        if says is not None:
+            self.carry_out(says)
+        elif acknowledged:
+            self.session.touched[self] = None
+
+    def carry_out(self, says: Any = None) -> None:
+        """What was said of messages; as `settle` has it."""
+        touched, self._acknowledged = self._acknowledged, {}
         for takes, some in touched.items():
             takes.say(some, takes.rejected if says is False else says or done)
             takes.held -= len(some)
             takes.settled()
-        self.reading.settled(touched)
+        if touched and not self._ended:
+            self.reading.settled(touched)
 
     def _all_works(self) -> list[Work]:
         """But for one that is being committed."""

@@ -169,7 +169,9 @@ class Consumer(Takes):
     def _pour(self) -> None:
         """A prefetch is shared by the consumers of a channel if its client wants that."""
         channel = self._channel
-        while self._late and (not self._acks or channel.reading.may_hold > 0):
+        left = channel.reading.may_hold if self._acks else len(self._late)
+        while self._late and left > 0:
+            left -= 1
             given = self._late.popleft()
             tag = self._sent(given, acks=self._acks)
             exchange, key = self._where(given)

@@ -55,6 +55,10 @@ class Line(asyncio.Protocol):
     def _frame(self) -> bool:
         """The frame that `_frames` has; whether something may be behind now."""
     @abstractmethod
+    def _came(self) -> None:
+        """What came together was looked at."""
+
+    @abstractmethod
     def _late(self) -> None: ...
     @abstractmethod
     def _behind(self) -> bool: ...
@@ -76,8 +80,10 @@ class Line(asyncio.Protocol):
         try:
             while self._frames.next():
                 if self._frame() and (self.gone or self._stops()):
-                    return
-            self._stops()
+                    break
+            self._came()
+            if not self.gone:
+                self._stops()
         except Broken as error:
             self.forced(error.code, str(error))
         except Malformed as error:

@@ -121,24 +121,27 @@ class Publishing:
         """Refused."""
         if self._size < 0:
             raise Refused(UNEXPECTED, "a body without a header")
+        if len(data) == self._size:  # the usual one
+            self._whole(data)
+            return
         self._came += len(data)
         self._room.hold(len(data))
         if self._came > self._size:
             raise Refused(UNEXPECTED, "a body beyond its size")
         if self._room.full:
             raise _no_room()
-        if self._came < self._size:
-            self._parts.append(data)
-        else:
-            self._whole(b"".join((*self._parts, data)) if self._parts else data)
+        self._parts.append(data)
+        if self._came == self._size:
+            self._whole(b"".join(self._parts))
 
     def _whole(self, body: bytes) -> None:
         assert self._begun is not None
         exchange, key, mandatory = self._begun
-        raw, self._begun, self._size, self._came, self._parts = self._raw, None, -1, 0, []
+        size = len(body) + self._head + OVERHEAD_BYTES
+        self._room.hold(size - self._came - self._head)
+        raw, self._begun, self._size, self._came, self._head = self._raw, None, -1, 0, 0
+        self._parts = []
         self._count += self.confirms
-        size, self._head = len(body) + self._head + OVERHEAD_BYTES, 0
-        self._room.hold(OVERHEAD_BYTES)
         if self._room.full:  # also of what has no body
             self._room.release(size)
             raise _no_room()

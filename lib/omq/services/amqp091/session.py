@@ -62,6 +62,7 @@ class Session(Line):
         self.asks = asyncio.Lock()
         self.directory = directory_of(host)
         self.hears_cancels = False
+        self.touched: dict[Channel, None] = {}  # by acknowledgements that came together
         self._channels: dict[int, Channel] = {}
         self._kept: list[Channel] = []  # of those that are over, who have something to put yet
         self._channels_max = CHANNELS_MAX
@@ -96,6 +97,11 @@ class Session(Line):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _came(self) -> None:
+        touched, self.touched = self.touched, {}
+        for each in touched:
+            each.carry_out()
 
     # frames
 
