@@ -175,6 +175,8 @@ class Channel:
             self.reading.qos(what)
         elif isinstance(what, commands.Confirm.Select | commands.Tx.Select):
             self._select(what)
+        elif isinstance(what, commands.Channel.Flow) and what.active:
+            self.send(commands.Channel.FlowOk(active=True))  # as it is always
         elif type(what) in _ASKED:
             if isinstance(what, commands.Tx.Commit | commands.Tx.Rollback):
                 self._end_work()
