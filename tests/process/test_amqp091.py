@@ -226,7 +226,7 @@ def test_flow_that_goes_on_is_confirmed(world: AmqpWorld) -> None:
 
 
 def test_what_is_said_of_messages_in_one_write(world: AmqpWorld) -> None:
-    """Several, alone and together, with a rejection in between; the channel's end is behind them."""
+    """Several, alone and together, with a rejection in between; the channel ends after them."""
     with world.connect() as native:
         native.put_many("A", [b"%d" % number for number in range(8)])
     channel = connected(world).channel()
