@@ -13,8 +13,8 @@ import pytest
 from omq.base.errors import MessageTooLong
 from omq.base.paths import SpoolPaths
 from omq.fast.batch import Batch, alike_bodies
-from omq.ipc.client_wire import Wire
-from omq.ipc.outgoing import Outgoing, alike_head, encode_outgoing
+from omq.ipc.client.connection_parts import Wire
+from omq.ipc.wire.outgoing import Outgoing, alike_head, encode_outgoing
 
 
 def test_a_body_that_fits_no_request_is_an_error_and_no_turn_in_vain() -> None:

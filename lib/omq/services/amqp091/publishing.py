@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pamqp import commands
 
 from omq.format.amqp_types import Malformed
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.translation import Terms

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError
 from omq.base.settings import Settings
-from omq.ipc.client import Client
-from omq.ipc.message import Message
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
 from omq.services.amqp.hands import Hands
 from omq.services.amqp.taker import Ear, Given, Taker
 from omq.services.amqp.untranslatable import UNREADABLE

@@ -18,8 +18,8 @@ from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.names import check_queue_name
 from omq.fast import amqp091_properties as properties
 from omq.format.amqp_types import Malformed
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.message import Message
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import ids
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.translation import PRIORITY_MAX, RESERVED, Terms
