@@ -8,7 +8,6 @@ Errors: BodyUnavailable, BodyDamaged.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from omq.base import names
@@ -16,7 +15,7 @@ from omq.base.errors import BodyDamaged
 from omq.fast.handed import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
-from omq.format.message import DESCRIPTOR, NO_ID, Descriptor
+from omq.format.message import NO_ID, Descriptor
 from omq.format.property_values import carried, values_of
 from omq.format.wire import GivenFlag
 from omq.ipc.client.bodies import check_container
@@ -29,13 +28,6 @@ _CONTAINER: Final = int(GivenFlag.CONTAINER)
 _KEPT_BYTES_MAX: Final = 4096
 """Properties up to this size are decoded once; larger ones whenever they are wanted, so that those
 who hold many messages hold little of each."""
-
-
-_IDS: Final = Struct("<q24s24s24s40xH")
-"""Of a descriptor: when it ends, three ids, and the queue for replies."""
-_IDS_AT: Final = DESCRIPTOR.offset("expiry")
-assert [DESCRIPTOR.offset(each) - _IDS_AT for each in (
-    "message_id", "correlation_id", "group_id", "reply_to")] == [8, 32, 56, _IDS.size - 2]
 
 
 class Ids(NamedTuple):
@@ -151,7 +143,7 @@ class PayloadFacts(Facts):
     def ids(self) -> Ids:
         """All that its descriptor says of ids, and when it ends, read once: who wants several of
         them asks for these."""
-        expiry, given, correlation, group, reply_to = _IDS.unpack_from(self._load(), _IDS_AT)
+        expiry, given, correlation, group, reply_to = message_format.ids_of(self._load())
         if not (named := getattr(self, "_named", "")):
             named = self._named = self._id_text(given)
         return Ids(named, names.message_id_text(correlation) if correlation != NO_ID else "",
