@@ -157,7 +157,7 @@ def test_in_pieces() -> None:
         while frames.next():
             found.append((frames.kind, frames.channel, frames.size))
     assert found == [(ACK, 3, 13), (HEADER, 3, 14), (BODY, 3, 50)]
-    frames.feed(out[-1:] if isinstance(out, bytes) else bytes(out[-1:]))
+    frames.feed(bytes(out[-1:]))
     assert frames.next() and frames.payload == b"x" * 50
 
 
