@@ -265,6 +265,13 @@ def _changed(raw: bytes, cut: int, at: int, value: int) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.parametrize("raw", [b"\x00\x00x", b"\x08\x00\x04x", b"\x80\x00\x01xy", b"\x00\x01"])
+def test_what_is_behind_the_properties_is_no_property(raw: bytes) -> None:
+    """The library passes over it."""
+    with pytest.raises(Malformed):
+        amqp091_properties.read(raw)
+
+
 def test_a_heart_beat() -> None:
     frames = frames_of(b"\x08\0\0\0\0\0\0\xce" * 2)
     assert frames.next() and frames.kind == HEARTBEAT

@@ -167,7 +167,7 @@ class Channel:
 
     def method(self, what: Any) -> None:
         """Any but publish and ack. Refused."""
-        self.carry_out()
+        self.carry_out()  # what was acknowledged before
         if isinstance(what, commands.Basic.Nack | commands.Basic.Reject):
             self.settle(what.delivery_tag or 0, multiple=getattr(what, "multiple", False),
                         says=released if what.requeue else False)
@@ -205,9 +205,7 @@ class Channel:
             tags = list(takewhile(tag.__ge__, unacked) if tag else unacked)
         if (not tags and tag) or (not multiple and tag not in unacked):
             raise Refused(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        if says is not None:
-            self.carry_out()  # what was acknowledged before
-        acknowledged = self._acknowledged
+        acknowledged = self._acknowledged  # by now, only of this one where `says` is another
         for each in tags:
             takes, given = unacked[each]
             if self.work is not None:
