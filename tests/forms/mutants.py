@@ -17,12 +17,14 @@ from typing import Final
 
 from omq.base import form
 from tests.forms import two_ways
-from tests.forms.running import ROOT, Run, begin, end, parting
+from tests.forms.running import ROOT, Run, begin, end, end_beside, parting
 from tests.model.mutants import Mutant, mutate
 
 SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", "6", "7", "5 fuzz",
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
-                "12 keyed", "7 limited")
+                "12 keyed", "7 limited", "7 keyed back", "8 keyed back")
+OF_KEYS: Final = ("fast/keys.py", "fast/values.py")
+"""Files of which most mutants show where queues have keys."""
 
 
 _GOES_ON: Final = (
@@ -476,11 +478,11 @@ MUTANTS: Final = (
     _mutant("properties end where a look ends", "values", "    if end > wanted:\n",
             "    if False:\n"),
     _mutant("a value reaches into the body", "values", " if place <= end else None", ""),
-    _mutant("a key of another queue's value", "keys",
-            "key.owner is not self._turns or not (", "not ("),
+    _mutant("a key of another queue is believed", "keys",
+            "            if (key.owner is self._turns and key.name", "            if (key.name"),
     _mutant("the key of a value before", "keys",
             "self._held[place], self._fresh[place] = 0, None, None\n",
-            "self._held[place], self._fresh[place] = 0, self._held[place], None\n"),
+            "self._held[place], self._fresh[place] = self._marks[place], None, None\n"),
     _mutant("what is remembered of an entry is believed", "keys",
             "key.name == self._names[entry]\n", "key.name >= 0\n"),
     _mutant("a key that was forgotten is believed", "keys",
@@ -528,17 +530,19 @@ MUTANTS: Final = (
 )  # fmt: skip
 
 
-def run(mutant: Mutant | None, folder: Path, seed: str) -> Run:
-    """A workload with the mutant, interpreted; None: the engine's own way."""
+def run(mutant: Mutant | None, folder: Path, seed: str, known: Run | None = None) -> Run:
+    """A workload with the mutant, interpreted; None: the engine's own way. `known`: it ends where
+    it parts from this."""
     number, *extra = seed.split()
     arguments = (number, "2000" if "quiet" in extra else "500", *extra)
     if mutant is None:
         return end(begin(folder, form.OFF, *arguments))
     library = folder / "lib"
     shutil.copytree(ROOT / "lib" / "omq", library / "omq",
-                    ignore=shutil.ignore_patterns("__pycache__", "compiled"))
+                    ignore=shutil.ignore_patterns("compiled", "docs"))
     mutate(library, mutant)
-    return end(begin(folder / "work", form.INTERPRETED, *arguments, library=library))
+    work = begin(folder / "work", form.INTERPRETED, *arguments, library=library)
+    return end(work) if known is None else end_beside(work, known)
 
 
 def beside(mutant: Mutant, folder: Path) -> str:
@@ -571,10 +575,12 @@ def main(names: list[str]) -> int:
             if names and mutant.name not in names:
                 continue
             words, plain = beside(mutant, root / f"{number}"), 0
-            for seed in () if words else SEEDS:
+            seeds = sorted(SEEDS, key=lambda seed: "keyed" not in seed) \
+                if mutant.file in OF_KEYS else SEEDS
+            for seed in () if words else seeds:
                 if seed not in off:
                     off[seed] = run(None, root / f"off {seed}", seed)
-                found = run(mutant, root / f"{number} {seed}", seed)
+                found = run(mutant, root / f"{number} {seed}", seed, off[seed])
                 words = parting(off[seed], found)
                 plain = plain or found.fast if not words else 0
                 shutil.rmtree(root / f"{number} {seed}")

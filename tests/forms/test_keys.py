@@ -18,7 +18,7 @@ from tests.model.mutants import Mutant
 
 NAME = b"tenant"
 ONLY_REQUESTS = (
-    "what has a rate is plain", "the group is no key", "a key of another queue's value",
+    "what has a rate is plain", "the group is no key", "a key of another queue is believed",
     "the key of a value before")
 
 

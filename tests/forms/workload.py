@@ -1,14 +1,15 @@
 """Random requests of all kinds on one instance, and a line of digests after every group: what the
 index says, what was written, what was answered, and what the engine keeps in memory.
 
-    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed]
+    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
 requests, few of them, so that most turns are plain ones and only a deadline makes a full one: the
 end of a wait, of a lease, or of a message's time, a look at a note, a deferral. `limited`: queues
 have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
-change, and keys are paused, while it runs. Clocks and the uuid are fixed, so nothing depends on the
+change, and keys are paused, while it runs. `back`: many messages fail and come back soon, and what
+has the key of a message in doubt is held. Clocks and the uuid are fixed, so nothing depends on the
 run.
 """
 
@@ -133,7 +134,7 @@ class Workload:
     """See the module."""
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
-                 limits: dict[int, LimitRules]) -> None:
+                 limits: dict[int, LimitRules], back: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
@@ -144,7 +145,7 @@ class Workload:
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
-        self.fuzz, self.quiet = fuzz, quiet
+        self.fuzz, self.quiet, self.back = fuzz, quiet, back
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.leaving, self.changing = 0.04, 0.1  # groups with this
         self.certain = 0.2  # requests that ask for a certain message
@@ -332,6 +333,8 @@ class Workload:
             if r.random() < self.odd / 8:
                 continue
             kind = Settlement.DONE if plain or r.random() < 0.4 else r.choice(list(Settlement))
+            if self.back and r.random() < 0.4:
+                kind = r.choice((Settlement.FAIL, Settlement.DEFER, Settlement.RELEASE))
             spoilt = r.random() < self.odd / 9
             rows.append(SETTLE.pack(
                 kind, 0, r.random() < self.odd / 20, each.entry + 3 * (r.random() < self.odd / 20),
@@ -347,6 +350,8 @@ class Workload:
 
     def _delay(self) -> int:
         """Of what comes back; in quiet work before anything else makes a full turn."""
+        if self.back:
+            return self.random.randrange(4) * NS // 100
         return self.random.randrange(40) * (NS // 20 if self.quiet else NS)
 
     def _note(self, client: Client) -> None:
@@ -554,6 +559,7 @@ class Workload:
             if client.number in UNITS:
                 batch.append(r.choices((self._take, self._commit, self._stage, self._backout,
                                         self._prepare, self._resolve),
+                                       (5, 1, 0, 0.1, 4, 3) if self.back else
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
@@ -583,6 +589,8 @@ class Workload:
             self._seldom()
         if self.limits and r.random() < 0.06:
             self._limit()
+        if self.back and r.random() < 0.3:
+            self._hold()
         return line
 
     def _messages(self) -> int:
@@ -609,7 +617,9 @@ class Workload:
         r = self.random
         if not self.quiet:
             most = min(len(idle), 4) if self.keyed else len(idle)
-            return r.sample(idle, r.randrange(most + 1))
+            units = [each for each in idle if self.back and each.number in UNITS]
+            asking = r.sample(idle, r.randrange(most + 1))
+            return asking + [each for each in units if each not in asking]
         plain = [each for each in idle if each.queue in (A, B, C) or each.number in UNITS
                  or r.random() < self.odd]
         return r.sample(plain, min(len(plain), r.choice((0, 0, 0, 1, 1, 2, 3))))
@@ -707,10 +717,26 @@ class Workload:
             return
         entry = r.choice(entries)
         action = r.choice((Action.HOLD, Action.RELEASE, Action.DELETE, Action.MOVE))
-        targets = (r.choice((A, D)),) if action is Action.MOVE else ()
+        self._ordered(entry, action, *(r.choice((A, D)),) if action is Action.MOVE else ())
+
+    def _ordered(self, entry: int, action: Action, *targets: int) -> None:
+        t = self.instance.core.t
         self.instance.order(Order(
             action, (Item(t.m_qpool[t.e_message[entry]], t.e_queue[entry]),), b"{}",
             targets=targets, force=t.e_state[entry] != EntryState.ACTIVE))
+
+    def _hold(self) -> None:
+        """What waits with the key of a message in doubt; or what is held is so no more."""
+        r, core = self.random, self.instance.core
+        t, keys = core.t, core.limits.keys
+        doubted = {(t.e_queue[e], keys[e]) for e in range(t.entries.high if len(keys) else 0)
+                   if t.e_state[e] == EntryState.PREPARED}
+        wanted = EntryState.READY if r.random() < 0.7 else EntryState.HELD
+        for entry in range(t.entries.high):
+            if t.e_state[entry] == wanted and (wanted == EntryState.HELD or (
+                    t.e_queue[entry], keys[entry] if len(keys) else 0) in doubted):
+                self._ordered(
+                    entry, Action.HOLD if wanted == EntryState.READY else Action.RELEASE)
 
     def settle_down(self) -> None:
         """Who left comes again."""
@@ -805,7 +831,8 @@ def main(arguments: list[str]) -> int:
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
-                    limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {})
+                    limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
+                    back="back" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

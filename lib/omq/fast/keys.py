@@ -62,7 +62,7 @@ class Keys:
         self._values: dict[bytes, Any] = {}  # keys of values of properties, of any queue
         self._marks = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of messages to be put
         self._held: list[Any] = [None] * _BATCH_MAX
-        self._fresh: list[Any] = [None] * _BATCH_MAX  # their values, if nothing is known by those
+        self._fresh: list[Any] = [None] * _BATCH_MAX  # their values
         self._value, self._came = none, 0  # of the entry that came last in this request
         core.limits.adopt(Key)
         self._property = b""
@@ -111,14 +111,12 @@ class Keys:
             value = None if self._by_group else value_in(payload, at, length, self._property)
             if value is not None:
                 held = self._values.get(value)
+                self._held[place], self._fresh[place] = held, value
                 if held is not None:
-                    key: Key = held
-                    if key.owner is not self._turns or not (key.count or key.in_work):
-                        held = None
-                    else:
-                        self._marks[place], self._held[place] = key.name, key
-                if held is None:
-                    self._marks[place], self._fresh[place] = _KEY_OF(value), value
+                    key: Key = held  # of whatever queue: its name is that of the value
+                    self._marks[place] = key.name
+                else:
+                    self._marks[place] = _KEY_OF(value)
 
     def came(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t, group: cython.ulonglong,
              place: cython.Py_ssize_t) -> None:
@@ -134,8 +132,9 @@ class Keys:
         group."""
         self.flat(queue)
         c = self._c
+        said = self._of[entry]
         key: Key = self._key_of(entry)
-        if self._value is not None and self._came == entry:
+        if key is not said and self._value is not None and self._came == entry:
             if len(self._values) >= _VALUES_MAX:
                 self._values.clear()
             self._values[self._value], self._value = key, None
