@@ -18,11 +18,12 @@ from typing import Final
 from omq.base import form
 from tests.forms import two_ways
 from tests.forms.running import ROOT, Run, begin, end, end_beside, parting
-from tests.model.mutants import Mutant, mutate
+from tests.model.mutants import Mutant, mutate, plant
 
 SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", "6", "7", "5 fuzz",
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
-                "12 keyed", "7 limited", "7 keyed back", "8 keyed back")
+                "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
+                "7 numbered", "8 numbered", "9 numbered")
 OF_KEYS: Final = ("fast/keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 
@@ -47,11 +48,12 @@ MUTANTS: Final = (
     _mutant("who waits for a message with an id takes what comes", "path",
             "            by = r.flags\n", "            by = 0\n"),
     _mutant("any key is plain", "path",
-            "            if (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation",
-            "            if not r.correlation"),
-    _mutant("no key is plain", "path", " or not r.correlation \\\n", " \\\n"),
-    _mutant("messages with an id are had of IDEL", "path", "or session.queue == _IDEL:",
-            "or False:"),
+            "(by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation",
+            "not r.correlation"),
+    _mutant("no key is plain", "path", " or not r.correlation)):", ")):"),
+    _mutant("messages with an id are had of IDEL", "path", "session.queue == _IDEL or (by",
+            "False or (by"),
+    _mutant("whole groups are the engine's", "path", "by != _GROUP and (", "True and ("),
     _mutant("the second of one key is passed over", "find", "found != _NONE or ", ""),
     _mutant("a member is found before its turn", "find", " or c.m_flags[slot] & _IN_GROUP", ""),
     _mutant("what is late is found", "find",
@@ -62,15 +64,25 @@ MUTANTS: Final = (
     _mutant("what was found stays in its chain", "find", "            c.unlink(entry, chain)\n",
             "            pass\n"),
     _mutant("a chosen message is one that came next", "find",
-            "self._frames.payload_bytes, _OUT_OF_TURN, now)",
-            "self._frames.payload_bytes, 0, now)"),
+            "                                _OUT_OF_TURN, now)", " 0, now)"),
+    _mutant("of a whole group the first is found", "find", "        for entry in found:\n",
+            "        for entry in found[:1]:\n"),
+    _mutant("what is late is found with its group", "find",
+            "lambda each: gone_by(core, each)", "lambda each: False"),
+    _mutant("a member that is found waits for its turn still", "rings",
+            "        self._count(queue, -1)\n        return True", "        return True"),
+    _mutant("a member that is found leaves a chain", "find",
+            "not (c.m_flags[c.e_message[entry]] & _IN_GROUP and self._rings.detach(entry, queue))",
+            "not self._rings.detach(entry, queue)"),
     _mutant("no lease runs of what was found", "find", " or core.rules[queue].lease_ns\n",
             "\n"),
     _mutant("a suspect is found beside others", "find", "core.suspects or core.suspect_given or ",
             ""),
     _mutant("who has found waits on", "find", "        self._wanted.drop(waiter)\n", ""),
-    _mutant("what was found is not counted", "find", "        c.counters[_GIVES] += 1\n", ""),
-    _mutant("found without room for its frame", "find", " or not self._frames.fits(1, 0):", ":"),
+    _mutant("what was found is not counted", "find",
+            "        c.counters[_GIVES] += len(found)\n", ""),
+    _mutant("found without room for its frame", "find",
+            " or not self._frames.fits(len(found), 0):", ":"),
     _mutant("several replies are one", "move", "r.parts or r.count != 1", "r.parts"),
     _mutant("what a reply settles is not looked at", "move",
             "not self._dones.one(area[:_SETTLE], party)",
@@ -331,13 +343,24 @@ MUTANTS: Final = (
     _mutant("an item that is not true is believed", "rings",
             "c.e_state[entry] == _READY and c.e_sequence[entry] == sequence\n",
             "c.e_sequence[entry] == sequence\n"),
-    _mutant("a number in a group is lost", "rings", ' != b"\\0\\0\\0\\0"\n', ' == b""\n'),
-    _mutant("whole groups are not looked at", "rings", "or self._groups.numbered", "or False"),
-    _mutant("a settled member of a whole group", "done",
-            "\n                    and not (self._grouped and self._groups.numbered))", ")"),
-    _mutant("a member stays what was in its row", "rings", " = key, 0\n", " = key, 9\n"),
-    _mutant("all members have the turn", "rings",
-            "        self._count(queue, 1)\n        return False", "        return True"),
+    _mutant("a number in a group is lost", "rings", " = key, number\n", " = key, 0\n"),
+    _mutant("a number in a group is short", "rings", " | said[_NUMBER + 1] << 8", ""),
+    _mutant("who is the last is lost", "rings",
+            "        self.number |= cython.cast(cython.uint, said[_NUMBER + 3]) << 24\n", ""),
+    _mutant("the number of a message put alone", "put",
+            "            self._number = self._rings.number\n", ""),
+    _mutant("the number of a message of a batch", "put",
+            "                    self._numbers[i] = self._rings.number\n", ""),
+    _mutant("numbers are not counted", "rings",
+            "            self._groups.count(entry, group, 1)\n", "            pass\n"),
+    _mutant("who comes without a number changes nothing", "rings",
+            "if number or (self._numbered and group in self._numbered):", "if number:"),
+    _mutant("numbers that leave are counted", "rings",
+            "            self._groups.count(entry, group, -1)\n", "            pass\n"),
+    _mutant("a group that is whole by a settlement tells nobody", "rings",
+            "                self._core.is_ready(queue, self._fronts[group])\n",
+            "                pass\n"),
+    _mutant("all members have the turn", "rings", "        return turn", "        return True"),
     _mutant("a ring is not closed", "rings",
             "self._after[last] = self._before[first] = entry", "self._after[last] = entry"),
     _mutant("a group of one stays", "rings", "            del self._fronts[group]\n",
@@ -346,7 +369,8 @@ MUTANTS: Final = (
             "            if True:\n"),
     _mutant("a turn is taken in any state", "rings",
             "if self._c.e_state[following] == _READY:", "if True:"),
-    _mutant("who takes the turn is counted as waiting", "rings", "self._count(queue, -1)", "pass"),
+    _mutant("who takes the turn is counted as waiting", "rings",
+            "        c = self._c\n        self._count(queue, -1)\n", "        c = self._c\n"),
     _mutant("who takes the turn goes last", "rings",
             "not tail or c.e_sequence[tail - 1] < c.e_sequence[entry]", "True"),
     _mutant("a failed one takes the turn in a chain", "rings", "not c.e_attempts[entry] and (",
@@ -538,9 +562,8 @@ def run(mutant: Mutant | None, folder: Path, seed: str, known: Run | None = None
     if mutant is None:
         return end(begin(folder, form.OFF, *arguments))
     library = folder / "lib"
-    shutil.copytree(ROOT / "lib" / "omq", library / "omq",
-                    ignore=shutil.ignore_patterns("compiled", "docs"))
-    mutate(library, mutant)
+    folder.mkdir(parents=True)
+    plant(library, mutant)
     work = begin(folder / "work", form.INTERPRETED, *arguments, library=library)
     return end(work) if known is None else end_beside(work, known)
 

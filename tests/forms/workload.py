@@ -2,6 +2,7 @@
 index says, what was written, what was answered, and what the engine keeps in memory.
 
     python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
+        [numbered]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -9,8 +10,9 @@ requests, few of them, so that most turns are plain ones and only a deadline mak
 end of a wait, of a lease, or of a message's time, a look at a note, a deferral. `limited`: queues
 have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
 change, and keys are paused, while it runs. `back`: many messages fail and come back soon, and what
-has the key of a message in doubt is held. Clocks and the uuid are fixed, so nothing depends on the
-run.
+has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
+groups are whole, and many readers want such. Clocks and the uuid are fixed, so nothing depends on
+the run.
 """
 
 from __future__ import annotations
@@ -134,18 +136,18 @@ class Workload:
     """See the module."""
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
-                 limits: dict[int, LimitRules], back: bool) -> None:
+                 limits: dict[int, LimitRules], back: bool, numbered: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
         made = [replace(each, limits=limits.get(each.queue))
-                for each in rules(quiet=quiet or self.keyed)]
-        if self.keyed:  # a queue with leases is the engine's
+                for each in rules(quiet=quiet or self.keyed or numbered)]
+        if self.keyed or numbered:  # a queue with leases is the engine's
             made = [replace(each, lease_ns=0) for each in made]
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
-        self.fuzz, self.quiet, self.back = fuzz, quiet, back
+        self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.leaving, self.changing = 0.04, 0.1  # groups with this
         self.certain = 0.2  # requests that ask for a certain message
@@ -154,6 +156,8 @@ class Workload:
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
         if self.keyed and not quiet:  # few ask at once, and of what is plain
             self.odd, self.certain, self.leaving, self.changing = self.odd / 4, 0.05, 0.02, 0.03
+        if numbered:
+            self.certain, self.odd = 0.7, self.odd / 4
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
         self.requests = 0
@@ -193,7 +197,7 @@ class Workload:
             party.uid = 0 if client.number == MEMBER else 1000
         if client.number == GUEST:
             party.uid = 1000
-        if self.keyed and client.number != GUEST:  # as it would know from its first put on
+        if (self.keyed or self.numbered) and client.number != GUEST:  # from its first put on
             session.rights |= {("put", queue): True for queue in (A, B, C, D)}
         if client.number in self.notes:
             session.prompt = True
@@ -212,13 +216,19 @@ class Workload:
         groups = most if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
         if self.keyed and queue == C:
             groups = 0.8
-        for _ in range(count):
+        whole = b"%d" % r.randrange(20) if self.numbered and r.random() < 0.8 else b""
+        for place in range(1, count + 1):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
             body = r.randbytes(r.choice(sizes))
             group, number = r.choice(GROUPS) if r.random() < groups else b"", 0
             if group and r.random() < self.odd / (90 if self.keyed else 6):
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
+            if self.numbered and (group or whole):
+                number = r.choice((0, 1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
+            if whole:  # all of it, but for some member now and then
+                group, number = whole, place + (place == count) * LAST_IN_GROUP
+                number += r.random() < 0.03
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
                              given=given, group=group, number=number,
@@ -298,7 +308,7 @@ class Workload:
         queue = r.choice((B, C, D) if r.random() < self.odd else self._usual())
         if keyed := r.random() < self.odd / 2 and not self.quiet:
             queue = r.choice((B, B, queue))  # which remembers none
-        count = r.choice((1, 2, 3) if self.quiet else (
+        count = r.choice((1, 2, 3) if self.quiet else (1, 2, 3, 4, 5) if self.numbered else (
             0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
         said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
         if said and r.random() < 0.1:
@@ -392,6 +402,8 @@ class Workload:
         """Settlements, and messages with one id."""
         r = self.random
         by = r.choice((0, *Key) if r.random() < 0.2 else (Key.CORRELATION, Key.MESSAGE_ID))
+        if self.numbered and r.random() < 0.7:
+            by = Key.GROUP
         key = id_hash(r.choice(ANSWERS)) if by == Key.CORRELATION else (
             r.randrange(self.instance.core.next_qpool + 2))
         core, t = self.instance.core, self.instance.core.t
@@ -404,7 +416,8 @@ class Workload:
             slot = r.choice(there)
             key = t.m_corr[slot] if by == Key.CORRELATION else t.m_key[slot]
         return self._packed(
-            client, Operation.GET, b"".join(rows), count=len(rows), want=r.choice((1, 1, 2, 20)),
+            client, Operation.GET, b"".join(rows), count=len(rows),
+            want=r.choice((1, 1, 2, 20) if by != Key.GROUP else (1, 3, 20, 20)),
             argument=r.choice((0, 1, 5, 50 if self.quiet else -1)), flags=int(by), correlation=key)
 
     def _move(self, client: Client) -> bytes:
@@ -562,6 +575,10 @@ class Workload:
                                        (5, 1, 0, 0.1, 4, 3) if self.back else
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
+            if self.numbered and r.random() < 0.8:
+                puts = self._messages() < MESSAGES * 2 // 3 and client.number != STRANGER
+                batch.append((self._put_many if puts and r.random() < 0.5 else self._next)(client))
+                continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
             if self.keyed and not self.quiet:  # limits hold up what is there
                 puts = 5 if self._messages() < MESSAGES // 3 else 0
@@ -616,7 +633,7 @@ class Workload:
         not plain."""
         r = self.random
         if not self.quiet:
-            most = min(len(idle), 4) if self.keyed else len(idle)
+            most = min(len(idle), 4) if self.keyed or self.numbered else len(idle)
             units = [each for each in idle if self.back and each.number in UNITS]
             asking = r.sample(idle, r.randrange(most + 1))
             return asking + [each for each in units if each not in asking]
@@ -832,7 +849,7 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
                     limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
-                    back="back" in rest)
+                    back="back" in rest, numbered="numbered" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()
