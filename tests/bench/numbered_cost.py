@@ -21,7 +21,7 @@ from typing import Final
 
 from omq.base.paths import SpoolPaths
 from omq.format.wire import SETTLE, Key, Operation
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.bench.group_cost import QUEUE, Client, World
 
 GROUPS: Final = 400

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import form
-from tests.forms import two_ways
+from tests.forms import two_rings, two_ways
 from tests.forms.running import ROOT, Run, begin, end, end_beside, parting
 from tests.model.mutants import Mutant, mutate, plant
 
 SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", "6", "7", "5 fuzz",
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
                 "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
-                "7 numbered", "8 numbered", "9 numbered")
+                "7 numbered", "8 numbered", "11 numbered")
 OF_KEYS: Final = ("fast/keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 
@@ -92,7 +92,6 @@ MUTANTS: Final = (
             "or self._puts.several(area[_SETTLE:_PAYLOAD], 1, payload, session, party) > 1"),
     _mutant("a reader's unit", "unit", "end > len(area) or session.queue or", "end > len(area) or"),
     _mutant("who waits commits", "unit", " or session.waiter is not None", ""),
-    _mutant("an empty unit", "unit", " or not taken + count", ""),
     _mutant("a unit of which a part is missing", "unit", "r.argument != taken or ", ""),
     _mutant("a unit of which puts are missing", "unit", " or wanted != count", ""),
     _mutant("a unit leaves what it holds", "unit", " or party.active != taken", ""),
@@ -569,14 +568,16 @@ def run(mutant: Mutant | None, folder: Path, seed: str, known: Run | None = None
 
 
 def beside(mutant: Mutant, folder: Path) -> str:
-    """What tells a mutant of omq.fast.keys, step by step beside the engine's functions."""
-    if mutant.file != "fast/keys.py":
+    """What tells a mutant of omq.fast.keys or rings, step by step beside the engine's functions."""
+    if mutant.file not in ("fast/keys.py", "fast/rings.py"):
         return ""
     library = folder / "omq" / "fast"
     library.mkdir(parents=True)
     shutil.copy(ROOT / "lib" / "omq" / mutant.file, library)
     mutate(folder, mutant)
-    return two_ways.parting(two_ways.source(folder))
+    name = Path(mutant.file).stem
+    module = two_ways.source(folder, name)
+    return two_rings.parting(module) if name == "rings" else two_ways.parting(module)
 
 
 def _as_it_is(root: Path, usual: list[int]) -> int:

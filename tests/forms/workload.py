@@ -29,6 +29,7 @@ from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.base.rates import Rate
 from omq.core.engine import expiry, limited
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules import QueueRules
@@ -216,7 +217,7 @@ class Workload:
         groups = most if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
         if self.keyed and queue == C:
             groups = 0.8
-        whole = b"%d" % r.randrange(20) if self.numbered and r.random() < 0.8 else b""
+        whole = b"%d" % r.randrange(9) if self.numbered and r.random() < 0.8 else b""
         for place in range(1, count + 1):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
@@ -225,10 +226,11 @@ class Workload:
             if group and r.random() < self.odd / (90 if self.keyed else 6):
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
             if self.numbered and (group or whole):
-                number = r.choice((0, 1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
+                group = b"%d" % r.randrange(9)
+                number = r.choice((0, 1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3, 70_300))
             if whole:  # all of it, but for some member now and then
                 group, number = whole, place + (place == count) * LAST_IN_GROUP
-                number += r.random() < 0.03
+                number = r.choice((0, number + 1)) if r.random() < 0.1 else number
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
                              given=given, group=group, number=number,
@@ -298,6 +300,8 @@ class Workload:
     def _time(self) -> int:
         """Mostly none; soon, later, or gone by."""
         r = self.random
+        if self.numbered and r.random() < 0.5:
+            return self.instance.wall + r.choice((10**4, 10**6, 10**7))
         if r.random() < (0.8 if self.quiet else 0.7):
             return 0
         return r.choice((-1, 1 << 40, self.instance.wall + r.choice((10**6, 10**8, 10**9)),
@@ -311,8 +315,10 @@ class Workload:
         count = r.choice((1, 2, 3) if self.quiet else (1, 2, 3, 4, 5) if self.numbered else (
             0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
         said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
-        if said and r.random() < 0.1:
+        if said and r.random() < (0.5 if self.numbered else 0.1):
             said[-1].correlation, said[-1].expiry = r.randrange(9), self._time()
+            for each in said if self.numbered else ():
+                each.expiry = said[-1].expiry  # all at once, so that some are late
         if said and r.random() < self.odd:
             one = r.choice(said)
             one.parts, one.key = r.choice(((1, 0), (1, 0), (0, 77), (0, 78)))
@@ -402,7 +408,7 @@ class Workload:
         """Settlements, and messages with one id."""
         r = self.random
         by = r.choice((0, *Key) if r.random() < 0.2 else (Key.CORRELATION, Key.MESSAGE_ID))
-        if self.numbered and r.random() < 0.7:
+        if self.numbered and r.random() < 0.5:
             by = Key.GROUP
         key = id_hash(r.choice(ANSWERS)) if by == Key.CORRELATION else (
             r.randrange(self.instance.core.next_qpool + 2))
@@ -470,7 +476,7 @@ class Workload:
             client.held = {}
         prepares = operation == Operation.PREPARE
         count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet or prepares else 20)[
-            2 * (not rows) :])
+            2 * (not rows) * (not self.back) :])
         keys = r.choices((b"", b"", b"", b"", *KEYS[prepares * 3 :]), k=count)
         said = [encoded(one, given=key) for queue, key in zip(
             r.choices((A, B, C), k=count), keys, strict=True)
@@ -569,6 +575,9 @@ class Workload:
                 self._note(client)
         batch = []
         for client in self._asking(idle):
+            if self.back and client.queue and r.random() < 0.1:
+                batch.append(self._commit(client))  # a reader's unit
+                continue
             if client.number in UNITS:
                 batch.append(r.choices((self._take, self._commit, self._stage, self._backout,
                                         self._prepare, self._resolve),
@@ -590,6 +599,9 @@ class Workload:
                              (puts, puts, nexts, nexts / 2 or self.odd,
                               nexts / (9 if self.quiet else 4)))[0]
             batch.append(kind(client))
+        if self.back and len(idle) < len(self.clients) and r.random() < 0.2:
+            batch.append(self._commit(r.choice([each for each in self.clients
+                                                if each not in idle])))  # of who waits
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))
         instance.mono += r.choice((0, 10**6, 10**7, 2 * 10**7) if self.quiet or self.keyed else (
@@ -812,6 +824,11 @@ class Workload:
             sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
             core.times.over.tolist()[: t.messages.high],
             core.groups.fronts, core.groups.waiting,
+            [(group, each.members, sorted(each.lasts.items()))
+             for group, each in sorted(core.groups.numbered.items())],
+            [(slot, core.groups.keys[slot], core.groups.numbers[slot])
+             for slot in range(t.messages.high if core.groups.used else 0)
+             if t.m_qpool[slot] and t.m_flags[slot] & GROUPED],
             sorted((q, list(c.sizes.items())) for q, c in core.groups.candidates.items()),
             sorted(core.duplicates.items()),
             sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
@@ -844,7 +861,7 @@ def main(arguments: list[str]) -> int:
     """Print a line a group, then how many requests there were."""
     folder, seed, groups, *rest = arguments
     clock.wall_ns = lambda: 1_700_000_000 * NS
-    expiry.PER_GROUP = 2  # type: ignore[misc]
+    expiry.PER_GROUP = 1 if "numbered" in rest else 2  # type: ignore[misc]
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
