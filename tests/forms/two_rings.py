@@ -105,7 +105,7 @@ class FlatWay(Way):
             self.core.detach(entry)
 
     def left(self, entry: int) -> None:
-        self.rings.leave(entry, entry, ON)
+        self.rings.follow(self.rings.leave(entry, entry, ON), ON)
 
 
 def work(module: ModuleType, seed: int) -> int:

@@ -127,7 +127,7 @@ class Dones:
             c.e_state[entry], c.e_until[entry] = _PREPARED, number
             if c.q_flags[c.e_queue[entry]] & _LIMITED:
                 core.runnable.add(c.e_queue[entry])
-                self._limits.left(entry, c.e_queue[entry])
+                self._limits.left(entry, c.e_queue[entry], -1)
             if core.times.over:
                 core.times.seen(c.e_message[entry])
             out.append(entry)

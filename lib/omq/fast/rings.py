@@ -41,6 +41,7 @@ class Rings:
         self._numbered, self._candidates = core.groups.numbered, core.groups.candidates
         self._known: dict[bytes, int] = {}  # keys of group ids
         self.number = 0  # in its group, of the message whose key was asked for last
+        self._whole = -1  # the front of the group that a message left last, if it may be whole now
 
     def key(self, payload: Any, at: cython.Py_ssize_t) -> cython.ulonglong:
         """The key of the group that a payload's descriptor, from `at` on, names, and its `number`;
@@ -82,14 +83,16 @@ class Rings:
             self._groups.count(entry, group, 1)
         return turn
 
-    def leave(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
-        """As Groups.leave, of one that was handed out; the one behind it takes its turn, and who
-        waits for a whole group looks if this is one now."""
+    def leave(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint
+              ) -> cython.Py_ssize_t:
+        """As Groups.leave, of one that was handed out; the READY one behind it that has the turn
+        now, -1: there is none. `follow` must be told of it."""
         group = self._group(queue, self._keys[slot])
         following: cython.uint = self._after[entry]
         last: cython.uint = self._before[entry]
         front: cython.Py_ssize_t = self._fronts[group]
         numbered: cython.bint = bool(self._numbered) and group in self._numbered
+        found: cython.Py_ssize_t = -1
         if following == entry:
             del self._fronts[group]
         else:
@@ -97,11 +100,28 @@ class Rings:
             if front == entry:
                 self._fronts[group] = following
                 if self._c.e_state[following] == _READY:
-                    self._take_turn(following, queue)
+                    found = following
+        self._whole = -1
         if numbered:
             self._groups.count(entry, group, -1)
             if group in self._candidates.get(queue, ()):
-                self._core.is_ready(queue, self._fronts[group])
+                self._whole = self._fronts[group]
+        return found
+
+    def follow(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """What `leave` has found takes its turn, and who waits for a whole group looks if that is
+        one now."""
+        if entry >= 0:
+            self._take_turn(entry, queue)
+        if self._whole >= 0:
+            self._ready(queue, self._whole)
+
+    def _ready(self, queue: cython.Py_ssize_t, entry: cython.Py_ssize_t) -> None:
+        """As Core.is_ready."""
+        self._core.runnable.add(queue)
+        watched = self._core.watched
+        if watched and queue in watched:
+            watched[queue].append(entry)
 
     def detach(self, entry: cython.Py_ssize_t, queue: cython.uint) -> cython.bint:
         """As Lanes.detach, of a member that has not the turn. False: it has."""
@@ -124,7 +144,7 @@ class Rings:
             c.link(entry, chain)
         else:
             self._core.into_lane(entry, queue)
-        self._core.is_ready(queue, entry)
+        self._ready(queue, entry)
 
     def _group(self, queue: cython.uint, key: cython.ulonglong) -> Any:
         """As Groups.of."""
