@@ -264,8 +264,8 @@ def work(module: ModuleType, rules: LimitRules, seed: int) -> None:
             paused = set(r.sample(names, r.choice((0, 1))))
             both("pause", paused)
         else:
-            other = replace(rules, in_work_max=r.choice((0, 1, rules.in_work_max)))
-            both("change", other)
+            changed = replace(rules, in_work_max=r.choice((0, 1, rules.in_work_max)))
+            both("change", changed)
         both("look")
 
 

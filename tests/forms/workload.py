@@ -585,8 +585,8 @@ class Workload:
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
             if self.numbered and r.random() < 0.8:
-                puts = self._messages() < MESSAGES * 2 // 3 and client.number != STRANGER
-                batch.append((self._put_many if puts and r.random() < 0.5 else self._next)(client))
+                room = self._messages() < MESSAGES * 2 // 3 and client.number != STRANGER
+                batch.append((self._put_many if room and r.random() < 0.5 else self._next)(client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
             if self.keyed and not self.quiet:  # limits hold up what is there

@@ -70,7 +70,7 @@ class Rings:
         last: cython.uint
         front = self._fronts.get(group)
         turn: cython.bint = front is None
-        if turn:
+        if front is None:
             self._fronts[group] = entry
             self._after[entry] = self._before[entry] = entry
         else:
