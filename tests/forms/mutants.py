@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Final
 
 from omq.base import form
-from tests.forms import two_ways
-from tests.forms.running import ROOT, Run, begin, end, parting
-from tests.model.mutants import Mutant, mutate
+from tests.forms import two_rings, two_ways
+from tests.forms.running import ROOT, Run, begin, end, end_beside, parting
+from tests.model.mutants import Mutant, mutate, plant
 
 SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", "6", "7", "5 fuzz",
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
-                "12 keyed", "7 limited")
+                "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
+                "7 numbered", "8 numbered", "11 numbered",
+                "14 numbered")
+OF_KEYS: Final = ("fast/keys.py", "fast/values.py")
+"""Files of which most mutants show where queues have keys."""
 
 
 _GOES_ON: Final = (
@@ -45,11 +49,12 @@ MUTANTS: Final = (
     _mutant("who waits for a message with an id takes what comes", "path",
             "            by = r.flags\n", "            by = 0\n"),
     _mutant("any key is plain", "path",
-            "            if (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation",
-            "            if not r.correlation"),
-    _mutant("no key is plain", "path", " or not r.correlation \\\n", " \\\n"),
-    _mutant("messages with an id are had of IDEL", "path", "or session.queue == _IDEL:",
-            "or False:"),
+            "(by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation",
+            "not r.correlation"),
+    _mutant("no key is plain", "path", " or not r.correlation)):", ")):"),
+    _mutant("messages with an id are had of IDEL", "path", "session.queue == _IDEL or (by",
+            "False or (by"),
+    _mutant("whole groups are the engine's", "path", "by != _GROUP and (", "True and ("),
     _mutant("the second of one key is passed over", "find", "found != _NONE or ", ""),
     _mutant("a member is found before its turn", "find", " or c.m_flags[slot] & _IN_GROUP", ""),
     _mutant("what is late is found", "find",
@@ -60,15 +65,25 @@ MUTANTS: Final = (
     _mutant("what was found stays in its chain", "find", "            c.unlink(entry, chain)\n",
             "            pass\n"),
     _mutant("a chosen message is one that came next", "find",
-            "self._frames.payload_bytes, _OUT_OF_TURN, now)",
-            "self._frames.payload_bytes, 0, now)"),
+            "                                _OUT_OF_TURN, now)", " 0, now)"),
+    _mutant("of a whole group the first is found", "find", "        for entry in found:\n",
+            "        for entry in found[:1]:\n"),
+    _mutant("what is late is found with its group", "find",
+            "lambda each: gone_by(core, each)", "lambda each: False"),
+    _mutant("a member that is found waits for its turn still", "rings",
+            "        self._count(queue, -1)\n        return True", "        return True"),
+    _mutant("a member that is found leaves a chain", "find",
+            "not (c.m_flags[c.e_message[entry]] & _IN_GROUP and self._rings.detach(entry, queue))",
+            "not self._rings.detach(entry, queue)"),
     _mutant("no lease runs of what was found", "find", " or core.rules[queue].lease_ns\n",
             "\n"),
     _mutant("a suspect is found beside others", "find", "core.suspects or core.suspect_given or ",
             ""),
     _mutant("who has found waits on", "find", "        self._wanted.drop(waiter)\n", ""),
-    _mutant("what was found is not counted", "find", "        c.counters[_GIVES] += 1\n", ""),
-    _mutant("found without room for its frame", "find", " or not self._frames.fits(1, 0):", ":"),
+    _mutant("what was found is not counted", "find",
+            "        c.counters[_GIVES] += len(found)\n", ""),
+    _mutant("found without room for its frame", "find",
+            " or not self._frames.fits(len(found), 0):", ":"),
     _mutant("several replies are one", "move", "r.parts or r.count != 1", "r.parts"),
     _mutant("what a reply settles is not looked at", "move",
             "not self._dones.one(area[:_SETTLE], party)",
@@ -78,7 +93,6 @@ MUTANTS: Final = (
             "or self._puts.several(area[_SETTLE:_PAYLOAD], 1, payload, session, party) > 1"),
     _mutant("a reader's unit", "unit", "end > len(area) or session.queue or", "end > len(area) or"),
     _mutant("who waits commits", "unit", " or session.waiter is not None", ""),
-    _mutant("an empty unit", "unit", " or not taken + count", ""),
     _mutant("a unit of which a part is missing", "unit", "r.argument != taken or ", ""),
     _mutant("a unit of which puts are missing", "unit", " or wanted != count", ""),
     _mutant("a unit leaves what it holds", "unit", " or party.active != taken", ""),
@@ -329,13 +343,25 @@ MUTANTS: Final = (
     _mutant("an item that is not true is believed", "rings",
             "c.e_state[entry] == _READY and c.e_sequence[entry] == sequence\n",
             "c.e_sequence[entry] == sequence\n"),
-    _mutant("a number in a group is lost", "rings", ' != b"\\0\\0\\0\\0"\n', ' == b""\n'),
-    _mutant("whole groups are not looked at", "rings", "or self._groups.numbered", "or False"),
-    _mutant("a settled member of a whole group", "done",
-            "\n                    and not (self._grouped and self._groups.numbered))", ")"),
-    _mutant("a member stays what was in its row", "rings", " = key, 0\n", " = key, 9\n"),
-    _mutant("all members have the turn", "rings",
-            "        self._count(queue, 1)\n        return False", "        return True"),
+    _mutant("a number in a group is lost", "rings", " = key, number\n", " = key, 0\n"),
+    _mutant("a number in a group is short", "rings", " | said[_NUMBER + 1] << 8", ""),
+    _mutant("who is the last is lost", "rings",
+            "        self.number |= cython.cast(cython.uint, said[_NUMBER + 3]) << 24\n", ""),
+    _mutant("the number of a message put alone", "put",
+            "            self._number = self._rings.number\n", ""),
+    _mutant("the number of a message of a batch", "put",
+            "                    self._numbers[i] = self._rings.number\n", ""),
+    _mutant("numbers are not counted", "rings",
+            "            self._groups.count(entry, group, 1)\n", "            pass\n"),
+    _mutant("who comes without a number changes nothing", "rings",
+            "if number or (self._numbered and group in self._numbered):", "if number:"),
+    _mutant("numbers that leave are counted", "rings",
+            "            self._groups.count(entry, group, -1)\n", "            pass\n"),
+    _mutant("a group that is whole by a settlement tells nobody", "rings",
+            "                self._whole = self._fronts[group]\n", "                pass\n"),
+    _mutant("a group that was whole before is told of again", "rings",
+            "        self._whole = -1\n        if numbered:", "        if numbered:"),
+    _mutant("all members have the turn", "rings", "        return turn", "        return True"),
     _mutant("a ring is not closed", "rings",
             "self._after[last] = self._before[first] = entry", "self._after[last] = entry"),
     _mutant("a group of one stays", "rings", "            del self._fronts[group]\n",
@@ -344,19 +370,22 @@ MUTANTS: Final = (
             "            if True:\n"),
     _mutant("a turn is taken in any state", "rings",
             "if self._c.e_state[following] == _READY:", "if True:"),
-    _mutant("who takes the turn is counted as waiting", "rings", "self._count(queue, -1)", "pass"),
+    _mutant("who takes the turn is counted as waiting", "rings",
+            "        c = self._c\n        self._count(queue, -1)\n", "        c = self._c\n"),
     _mutant("who takes the turn goes last", "rings",
             "not tail or c.e_sequence[tail - 1] < c.e_sequence[entry]", "True"),
     _mutant("a failed one takes the turn in a chain", "rings", "not c.e_attempts[entry] and (",
             "True and ("),
     _mutant("who takes the turn is not given out", "rings",
-            "        self._core.is_ready(queue, entry)\n", ""),
+            "        self._ready(queue, entry)\n", ""),
+    _mutant("who is given out is not watched", "rings",
+            "            watched[queue].append(entry)\n", "            pass\n"),
     _mutant("the group of a message before", "put", "            self._keys[i] = 0\n", ""),
     _mutant("a batch of groups takes slots in bulk", "put", " and not self._grouped\n", "\n"),
     _mutant("groups are settled in bulk", "done", "            bulk = False\n",
             "            pass\n"),
     _mutant("the end of a message of a group gives nobody the turn", "ends",
-            "            self._rings.leave(slot, entry, queue)\n", "            pass\n"),
+            "            self._rings.follow(following, queue)\n", "            pass\n"),
     _mutant("who came back stands behind", "give",
             "not keyed and bool(self._core.lanes.get(queue))", "False"),
     _mutant("no lease runs", "give", " and not core.rules[queue].lease_ns and", " and"),
@@ -449,8 +478,8 @@ MUTANTS: Final = (
     _mutant("a key stands twice in the ring", "keys", "elif not key.turned and key.count",
             "elif key.count"),
     _mutant("nobody looks when a place comes", "keys",
-            "            self._look(key)\n            self._forget(key)\n        if self",
-            "            self._forget(key)\n        if self"),
+            "                self._look(key)\n                self._forget(key)\n",
+            "                self._forget(key)\n"),
     _mutant("keys are never forgotten", "keys", "if not key.count and not key.in_work:",
             "if False:"),
     _mutant("limits of the request before", "keys", "        self._asked, self._value = -1, None\n",
@@ -460,8 +489,18 @@ MUTANTS: Final = (
     _mutant("what is prepared opens nothing", "done",
             "                core.runnable.add(c.e_queue[entry])\n", ""),
     _mutant("who was refused is not told", "keys",
-            "            _OPENED(self._core, self._limits)\n\n    def gone",
-            "            pass\n\n    def gone"),
+            "            _OPENED(self._core, self._limits)\n\n    def _is_as_new",
+            "            pass\n\n    def _is_as_new"),
+    _mutant("a key that stands in the ring is as new", "keys", " or key.turned or key.wakes",
+            " or key.wakes"),
+    _mutant("a key of a rate that was is as new", "keys",
+            "\n                or key.full != self._floor)", ")"),
+    _mutant("a key of a property is as new", "keys",
+            "following >= 0 and self._by_group and self", "following >= 0 and self"),
+    _mutant("a key that leaves is as new", "keys",
+            "following >= 0 and self._by_group and self", "self._by_group and self"),
+    _mutant("a ring is never tidied", "keys",
+            "return standing <= 2 * (known - 1) + _SLACK", "return True"),
     _mutant("what is stale is handed out", "keys",
             "c.e_state[entry] == _READY and c.e_sequence[entry] == sequence\n",
             "c.e_sequence[entry] == sequence\n"),
@@ -476,11 +515,11 @@ MUTANTS: Final = (
     _mutant("properties end where a look ends", "values", "    if end > wanted:\n",
             "    if False:\n"),
     _mutant("a value reaches into the body", "values", " if place <= end else None", ""),
-    _mutant("a key of another queue's value", "keys",
-            "key.owner is not self._turns or not (", "not ("),
+    _mutant("a key of another queue is believed", "keys",
+            "            if (key.owner is self._turns and key.name", "            if (key.name"),
     _mutant("the key of a value before", "keys",
             "self._held[place], self._fresh[place] = 0, None, None\n",
-            "self._held[place], self._fresh[place] = 0, self._held[place], None\n"),
+            "self._held[place], self._fresh[place] = self._marks[place], None, None\n"),
     _mutant("what is remembered of an entry is believed", "keys",
             "key.name == self._names[entry]\n", "key.name >= 0\n"),
     _mutant("a key that was forgotten is believed", "keys",
@@ -500,10 +539,11 @@ MUTANTS: Final = (
     _mutant("keys are settled in bulk", "done", "if self._grouped or self._keyed:",
             "if self._grouped:"),
     _mutant("what is prepared keeps its place", "done",
-            "                self._limits.left(entry, c.e_queue[entry])\n",
+            "                self._limits.left(entry, c.e_queue[entry], -1)\n",
             "                pass\n"),
     _mutant("a settled message keeps its place", "ends",
-            "                self._limits.left(entry, queue)\n", "                pass\n"),
+            "                self._limits.left(entry, queue, following)\n",
+            "                pass\n"),
     _mutant("a key of a unit is never forgotten", "ends",
             "                self._limits.gone(entry, queue)\n", "                pass\n"),
     _mutant("a batch opens nothing", "ends", "        if bulk and self._c.q_flags[",
@@ -511,8 +551,8 @@ MUTANTS: Final = (
     _mutant("the group's turn comes before the place", "ends",
             "        if c.q_flags[queue] & _LIMITED and not self._bulk:\n",
             "        if c.m_flags[slot] & _IN_GROUP:\n"
-            "            self._rings.leave(slot, entry, queue)\n"
-            "            c.m_flags[slot] &= ~_IN_GROUP\n"
+            "            self._rings.follow(following, queue)\n"
+            "            following = -1\n"
             "        if c.q_flags[queue] & _LIMITED and not self._bulk:\n"),
     _mutant("the next of a group stands in a chain", "rings",
             "        if c.q_flags[queue] & _KEYED:\n", "        if False:\n"),
@@ -528,28 +568,31 @@ MUTANTS: Final = (
 )  # fmt: skip
 
 
-def run(mutant: Mutant | None, folder: Path, seed: str) -> Run:
-    """A workload with the mutant, interpreted; None: the engine's own way."""
+def run(mutant: Mutant | None, folder: Path, seed: str, known: Run | None = None) -> Run:
+    """A workload with the mutant, interpreted; None: the engine's own way. `known`: it ends where
+    it parts from this."""
     number, *extra = seed.split()
     arguments = (number, "2000" if "quiet" in extra else "500", *extra)
     if mutant is None:
         return end(begin(folder, form.OFF, *arguments))
     library = folder / "lib"
-    shutil.copytree(ROOT / "lib" / "omq", library / "omq",
-                    ignore=shutil.ignore_patterns("__pycache__", "compiled"))
-    mutate(library, mutant)
-    return end(begin(folder / "work", form.INTERPRETED, *arguments, library=library))
+    folder.mkdir(parents=True)
+    plant(library, mutant)
+    work = begin(folder / "work", form.INTERPRETED, *arguments, library=library)
+    return end(work) if known is None else end_beside(work, known)
 
 
 def beside(mutant: Mutant, folder: Path) -> str:
-    """What tells a mutant of omq.fast.keys, step by step beside the engine's functions."""
-    if mutant.file != "fast/keys.py":
+    """What tells a mutant of omq.fast.keys or rings, step by step beside the engine's functions."""
+    if mutant.file not in ("fast/keys.py", "fast/rings.py"):
         return ""
     library = folder / "omq" / "fast"
     library.mkdir(parents=True)
     shutil.copy(ROOT / "lib" / "omq" / mutant.file, library)
     mutate(folder, mutant)
-    return two_ways.parting(two_ways.source(folder))
+    name = Path(mutant.file).stem
+    module = two_ways.source(folder, name)
+    return two_rings.parting(module) if name == "rings" else two_ways.parting(module)
 
 
 def _as_it_is(root: Path, usual: list[int]) -> int:
@@ -571,10 +614,12 @@ def main(names: list[str]) -> int:
             if names and mutant.name not in names:
                 continue
             words, plain = beside(mutant, root / f"{number}"), 0
-            for seed in () if words else SEEDS:
+            seeds = sorted(SEEDS, key=lambda seed: "keyed" not in seed) \
+                if mutant.file in OF_KEYS else SEEDS
+            for seed in () if words else seeds:
                 if seed not in off:
                     off[seed] = run(None, root / f"off {seed}", seed)
-                found = run(mutant, root / f"{number} {seed}", seed)
+                found = run(mutant, root / f"{number} {seed}", seed, off[seed])
                 words = parting(off[seed], found)
                 plain = plain or found.fast if not words else 0
                 shutil.rmtree(root / f"{number} {seed}")

@@ -56,6 +56,19 @@ def end(process: subprocess.Popen[str]) -> Run:
     return Run(tuple(out.splitlines()), process.returncode, said)
 
 
+def end_beside(process: subprocess.Popen[str], known: Run) -> Run:
+    """The same of one that need not go on where it parts from a known run: there it is killed."""
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if (lines[-1],) != known.lines[len(lines) - 1 : len(lines)]:
+            process.kill()
+            break
+    _, said = process.communicate()
+    return Run(tuple(lines), process.returncode, said)
+
+
 WHAT: Final = ("the index", "what was written", "what was answered", "the engine's memory")
 
 

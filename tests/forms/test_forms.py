@@ -38,6 +38,8 @@ def compared(folder: Path, groups: int, *arguments: str) -> dict[str, Run]:
     ("5", ("fuzz",), 0.05),  # mutilated requests and channels
     ("7", ("limited",), 0.05),  # queues with limits of work, by rates too: the engine's
     ("7", ("keyed",), 0.15),  # and without, which are plain
+    ("8", ("numbered",), 0.15),  # groups with numbers, and readers that want whole ones
+    ("7", ("keyed", "back"), 0.15),  # of which many fail, come back or are in doubt
 ])
 def test_all_forms_do_the_same(tmp_path: Path, seed: str, extra: tuple[str, ...], share: float
                                ) -> None:

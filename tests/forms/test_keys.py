@@ -13,12 +13,12 @@ import pytest
 from omq.format.message import Descriptor, Part, encode, encode_properties
 from omq.format.property_key import property_in
 from tests.forms.mutants import MUTANTS, beside
-from tests.forms.two_ways import RULES, SEEDS, source, tidied, work
+from tests.forms.two_ways import RULES, SEEDS, bounded, source, tidied, work
 from tests.model.mutants import Mutant
 
 NAME = b"tenant"
 ONLY_REQUESTS = (
-    "what has a rate is plain", "the group is no key", "a key of another queue's value",
+    "what has a rate is plain", "the group is no key", "a key of another queue is believed",
     "the key of a value before")
 
 
@@ -93,6 +93,10 @@ def test_both_ways_keep_the_same(name: str, seed: int) -> None:
 
 def test_a_line_is_tidied_as_it_gets_shorter() -> None:
     tidied(source())
+
+
+def test_a_ring_is_tidied_when_a_key_is_forgotten() -> None:
+    bounded(source())
 
 
 @pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.file == "fast/keys.py"],

@@ -12,9 +12,11 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from omq.core.engine import limited
+from omq.core.engine.limit_key import NEVER
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, Core
+from omq.core.engine.turns import SLACK
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
 from omq.storage.slots import SlotAllocator
@@ -112,6 +114,31 @@ class Way:
     def ended(self, entry: int, state: int) -> None:
         limited.dropped(self.core, entry, ON, state)
 
+    def end_before(self, entry: int, other: int) -> None:
+        """An ACTIVE one ends, behind which this one of its group has the turn."""
+        self.t.e_state[other] = READY
+        self.t.q_ready[ON] += 1
+        self.t.e_state[entry] = 0
+        self.t.q_active[ON] -= 1
+        self.followed(entry, other)
+
+    def followed(self, entry: int, other: int) -> None:
+        self.ended(entry, ACTIVE)
+        self.enter(other)
+
+    def choose(self, entry: int) -> None:
+        """A reader that chooses has it, wherever its key stands."""
+        self.core.detach(entry)
+        self.t.e_state[entry] = ACTIVE
+        self.t.q_ready[ON] -= 1
+        self.t.q_active[ON] += 1
+        limited.taken(self.core, self.limits, entry)
+
+    def had_a_rate(self, entry: int, full: int, wakes: int) -> None:
+        """What is left of a rate at a key."""
+        key = self.limits.turns.keys[self.core.limits.keys[entry]]
+        key.full, key.wakes = full, wakes
+
     def look(self) -> tuple[object, ...]:
         runnable, self.core.runnable = self.core.runnable, set()
         return (self.ready, *limits_known(self.core), bytes(self.t.buffer), runnable,
@@ -132,7 +159,7 @@ class FlatWay(Way):
             super().came(entry, key)
             return
         self.keys._marks[0], self.keys._held[0], self.keys._fresh[0] = key, None, b"%d" % key
-        self.keys.came(entry, ON, 0, 0)
+        self.keys.came(entry, ON, key, 0)
 
     def enter(self, entry: int) -> None:
         if entry % 3:
@@ -159,9 +186,15 @@ class FlatWay(Way):
         self.keys.forget()
         if state == ACTIVE:
             self.core.runnable.add(ON)
-            self.keys.left(entry, ON)
+            self.keys.left(entry, ON, -1)
         else:
             self.keys.gone(entry, ON)
+
+    def followed(self, entry: int, other: int) -> None:
+        self.keys.forget()
+        self.core.runnable.add(ON)
+        self.keys.left(entry, ON, other)
+        self.keys.enter(other, ON)
 
 
 ONE: Final = LimitRules(by="property:tenant", key_in_work_max=1, fair=True)
@@ -169,7 +202,8 @@ RULES: Final = {
     "one": ONE, "queue": replace(ONE, in_work_max=3),
     "three": replace(ONE, key_in_work_max=3, in_work_max=20),
     "turns": replace(ONE, key_in_work_max=0),
-    "heap": replace(ONE, fair=False, key_in_work_max=2)}
+    "heap": replace(ONE, fair=False, key_in_work_max=2),
+    "group": replace(ONE, by="group"), "groups": replace(ONE, by="group", key_in_work_max=2)}
 SEEDS: Final = 3
 
 
@@ -198,6 +232,20 @@ def work(module: ModuleType, rules: LimitRules, seed: int) -> None:
         elif what < 0.65:
             want = r.choice((1, 2, 5))
             there |= dict.fromkeys(both("give", want), ACTIVE)
+        elif what < 0.72 and (pairs := [
+                (entry, other) for entry in some(ACTIVE) for other in some(HELD)
+                if not rules.by_group
+                or len({ways[0].core.limits.keys[each] for each in (entry, other)}) == 1]):
+            entry, other = r.choice(pairs)
+            if r.random() < 0.2:
+                both("had_a_rate", entry, *r.choice(((7, NEVER), (0, 10**13))))
+            both("end_before", entry, other)
+            del there[entry]
+            there[other] = READY
+        elif what < 0.74 and (ready := some(READY)):
+            entry = r.choice(ready)
+            both("choose", entry)
+            there[entry] = ACTIVE
         elif what < 0.8 and (held := some(ACTIVE) + some(HELD)):
             entry = r.choice(held)
             both("end", entry)
@@ -216,8 +264,8 @@ def work(module: ModuleType, rules: LimitRules, seed: int) -> None:
             paused = set(r.sample(names, r.choice((0, 1))))
             both("pause", paused)
         else:
-            other = replace(rules, in_work_max=r.choice((0, 1, rules.in_work_max)))
-            both("change", other)
+            changed = replace(rules, in_work_max=r.choice((0, 1, rules.in_work_max)))
+            both("change", changed)
         both("look")
 
 
@@ -237,6 +285,24 @@ def tidied(module: ModuleType) -> None:
     assert ways[0].look() == ways[1].look()
 
 
+def bounded(module: ModuleType) -> None:
+    """A key is forgotten and known again at once, in a ring that is tidied then."""
+    ways: tuple[Way, ...] = (Way(RULES["group"]), FlatWay(RULES["group"], module))
+    for way in ways:
+        way.come(0, 50, 4)
+        assert way.give(1) == [0]
+        for entry in range(1, SLACK + 3):  # each leaves its key in the ring
+            way.come(entry, entry, 4)
+            way.hold(entry)
+            way.end(entry)
+        way.come(ROWS - 1, 50, 4)
+        way.hold(ROWS - 1)
+        assert len(way.limits.turns.ring) == SLACK + 2
+        way.end_before(0, ROWS - 1)
+        assert len(way.limits.turns.ring) == 1
+    assert ways[0].look() == ways[1].look()
+
+
 def parting(module: ModuleType) -> str:
     """What tells this module from the engine's way; "": nothing."""
     for name, rules in RULES.items():
@@ -245,8 +311,9 @@ def parting(module: ModuleType) -> str:
                 work(module, rules, seed)
             except (AssertionError, ArithmeticError, LookupError) as error:
                 return f"{name}, seed {seed}: {type(error).__name__}"
-    try:
-        tidied(module)
-    except AssertionError:
-        return "a line"
+    for name, directed in (("a line", tidied), ("a ring", bounded)):
+        try:
+            directed(module)
+        except AssertionError:
+            return name
     return ""

@@ -1,15 +1,18 @@
 """Random requests of all kinds on one instance, and a line of digests after every group: what the
 index says, what was written, what was answered, and what the engine keeps in memory.
 
-    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed]
+    python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
+        [numbered]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
 requests, few of them, so that most turns are plain ones and only a deadline makes a full one: the
 end of a wait, of a lease, or of a message's time, a look at a note, a deferral. `limited`: queues
 have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
-change, and keys are paused, while it runs. Clocks and the uuid are fixed, so nothing depends on the
-run.
+change, and keys are paused, while it runs. `back`: many messages fail and come back soon, and what
+has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
+groups are whole, and many readers want such. Clocks and the uuid are fixed, so nothing depends on
+the run.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.base.rates import Rate
 from omq.core.engine import expiry, limited
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules import QueueRules
@@ -133,18 +137,18 @@ class Workload:
     """See the module."""
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
-                 limits: dict[int, LimitRules]) -> None:
+                 limits: dict[int, LimitRules], back: bool, numbered: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
         made = [replace(each, limits=limits.get(each.queue))
-                for each in rules(quiet=quiet or self.keyed)]
-        if self.keyed:  # a queue with leases is the engine's
+                for each in rules(quiet=quiet or self.keyed or numbered)]
+        if self.keyed or numbered:  # a queue with leases is the engine's
             made = [replace(each, lease_ns=0) for each in made]
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
-        self.fuzz, self.quiet = fuzz, quiet
+        self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.leaving, self.changing = 0.04, 0.1  # groups with this
         self.certain = 0.2  # requests that ask for a certain message
@@ -153,6 +157,8 @@ class Workload:
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
         if self.keyed and not quiet:  # few ask at once, and of what is plain
             self.odd, self.certain, self.leaving, self.changing = self.odd / 4, 0.05, 0.02, 0.03
+        if numbered:
+            self.certain, self.odd = 0.7, self.odd / 4
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
         self.requests = 0
@@ -192,7 +198,7 @@ class Workload:
             party.uid = 0 if client.number == MEMBER else 1000
         if client.number == GUEST:
             party.uid = 1000
-        if self.keyed and client.number != GUEST:  # as it would know from its first put on
+        if (self.keyed or self.numbered) and client.number != GUEST:  # from its first put on
             session.rights |= {("put", queue): True for queue in (A, B, C, D)}
         if client.number in self.notes:
             session.prompt = True
@@ -211,13 +217,20 @@ class Workload:
         groups = most if count < 5 or r.random() < 0.5 else 0.0  # with one it is no bulk
         if self.keyed and queue == C:
             groups = 0.8
-        for _ in range(count):
+        whole = b"%d" % r.randrange(9) if self.numbered and r.random() < 0.8 else b""
+        for place in range(1, count + 1):
             sizes = (0, 1, 9, 200, 200, 850, 950, 3000)[: 8 if count < 5 else 5]
             sizes = sizes[:3] if self.quiet else sizes
             body = r.randbytes(r.choice(sizes))
             group, number = r.choice(GROUPS) if r.random() < groups else b"", 0
             if group and r.random() < self.odd / (90 if self.keyed else 6):
                 number = r.choice((1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3))
+            if self.numbered and (group or whole):
+                group = b"%d" % r.randrange(9)
+                number = r.choice((0, 1, 2, 2 | LAST_IN_GROUP, 1 | LAST_IN_GROUP, 3, 70_300))
+            if whole:  # all of it, but for some member now and then
+                group, number = whole, place + (place == count) * LAST_IN_GROUP
+                number = r.choice((0, number + 1)) if r.random() < 0.1 else number
             out.append(draft([Part(queue, r.choice((4, 4, 4, 0, 9, 10 * (r.random() < 0.2))))],
                              body, persistent=lasting if r.random() < 0.97 else not lasting,
                              given=given, group=group, number=number,
@@ -287,6 +300,8 @@ class Workload:
     def _time(self) -> int:
         """Mostly none; soon, later, or gone by."""
         r = self.random
+        if self.numbered and r.random() < 0.5:
+            return self.instance.wall + r.choice((10**4, 10**6, 10**7))
         if r.random() < (0.8 if self.quiet else 0.7):
             return 0
         return r.choice((-1, 1 << 40, self.instance.wall + r.choice((10**6, 10**8, 10**9)),
@@ -297,11 +312,13 @@ class Workload:
         queue = r.choice((B, C, D) if r.random() < self.odd else self._usual())
         if keyed := r.random() < self.odd / 2 and not self.quiet:
             queue = r.choice((B, B, queue))  # which remembers none
-        count = r.choice((1, 2, 3) if self.quiet else (
+        count = r.choice((1, 2, 3) if self.quiet else (1, 2, 3, 4, 5) if self.numbered else (
             0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
         said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
-        if said and r.random() < 0.1:
+        if said and r.random() < (0.5 if self.numbered else 0.1):
             said[-1].correlation, said[-1].expiry = r.randrange(9), self._time()
+            for each in said if self.numbered else ():
+                each.expiry = said[-1].expiry  # all at once, so that some are late
         if said and r.random() < self.odd:
             one = r.choice(said)
             one.parts, one.key = r.choice(((1, 0), (1, 0), (0, 77), (0, 78)))
@@ -332,6 +349,8 @@ class Workload:
             if r.random() < self.odd / 8:
                 continue
             kind = Settlement.DONE if plain or r.random() < 0.4 else r.choice(list(Settlement))
+            if self.back and r.random() < 0.4:
+                kind = r.choice((Settlement.FAIL, Settlement.DEFER, Settlement.RELEASE))
             spoilt = r.random() < self.odd / 9
             rows.append(SETTLE.pack(
                 kind, 0, r.random() < self.odd / 20, each.entry + 3 * (r.random() < self.odd / 20),
@@ -347,6 +366,8 @@ class Workload:
 
     def _delay(self) -> int:
         """Of what comes back; in quiet work before anything else makes a full turn."""
+        if self.back:
+            return self.random.randrange(4) * NS // 100
         return self.random.randrange(40) * (NS // 20 if self.quiet else NS)
 
     def _note(self, client: Client) -> None:
@@ -387,6 +408,8 @@ class Workload:
         """Settlements, and messages with one id."""
         r = self.random
         by = r.choice((0, *Key) if r.random() < 0.2 else (Key.CORRELATION, Key.MESSAGE_ID))
+        if self.numbered and r.random() < 0.5:
+            by = Key.GROUP
         key = id_hash(r.choice(ANSWERS)) if by == Key.CORRELATION else (
             r.randrange(self.instance.core.next_qpool + 2))
         core, t = self.instance.core, self.instance.core.t
@@ -399,7 +422,8 @@ class Workload:
             slot = r.choice(there)
             key = t.m_corr[slot] if by == Key.CORRELATION else t.m_key[slot]
         return self._packed(
-            client, Operation.GET, b"".join(rows), count=len(rows), want=r.choice((1, 1, 2, 20)),
+            client, Operation.GET, b"".join(rows), count=len(rows),
+            want=r.choice((1, 1, 2, 20) if by != Key.GROUP else (1, 3, 20, 20)),
             argument=r.choice((0, 1, 5, 50 if self.quiet else -1)), flags=int(by), correlation=key)
 
     def _move(self, client: Client) -> bytes:
@@ -452,7 +476,7 @@ class Workload:
             client.held = {}
         prepares = operation == Operation.PREPARE
         count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet or prepares else 20)[
-            2 * (not rows) :])
+            2 * (not rows) * (not self.back) :])
         keys = r.choices((b"", b"", b"", b"", *KEYS[prepares * 3 :]), k=count)
         said = [encoded(one, given=key) for queue, key in zip(
             r.choices((A, B, C), k=count), keys, strict=True)
@@ -551,10 +575,18 @@ class Workload:
                 self._note(client)
         batch = []
         for client in self._asking(idle):
+            if self.back and client.queue and r.random() < 0.1:
+                batch.append(self._commit(client))  # a reader's unit
+                continue
             if client.number in UNITS:
                 batch.append(r.choices((self._take, self._commit, self._stage, self._backout,
                                         self._prepare, self._resolve),
+                                       (5, 1, 0, 0.1, 4, 3) if self.back else
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
+                continue
+            if self.numbered and r.random() < 0.8:
+                room = self._messages() < MESSAGES * 2 // 3 and client.number != STRANGER
+                batch.append((self._put_many if room and r.random() < 0.5 else self._next)(client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
             if self.keyed and not self.quiet:  # limits hold up what is there
@@ -567,6 +599,9 @@ class Workload:
                              (puts, puts, nexts, nexts / 2 or self.odd,
                               nexts / (9 if self.quiet else 4)))[0]
             batch.append(kind(client))
+        if self.back and len(idle) < len(self.clients) and r.random() < 0.2:
+            batch.append(self._commit(r.choice([each for each in self.clients
+                                                if each not in idle])))  # of who waits
         self.requests += len(batch)
         instance.wall += r.choice((0, 1, 1000, 10**6))
         instance.mono += r.choice((0, 10**6, 10**7, 2 * 10**7) if self.quiet or self.keyed else (
@@ -583,6 +618,8 @@ class Workload:
             self._seldom()
         if self.limits and r.random() < 0.06:
             self._limit()
+        if self.back and r.random() < 0.3:
+            self._hold()
         return line
 
     def _messages(self) -> int:
@@ -608,8 +645,10 @@ class Workload:
         not plain."""
         r = self.random
         if not self.quiet:
-            most = min(len(idle), 4) if self.keyed else len(idle)
-            return r.sample(idle, r.randrange(most + 1))
+            most = min(len(idle), 4) if self.keyed or self.numbered else len(idle)
+            units = [each for each in idle if self.back and each.number in UNITS]
+            asking = r.sample(idle, r.randrange(most + 1))
+            return asking + [each for each in units if each not in asking]
         plain = [each for each in idle if each.queue in (A, B, C) or each.number in UNITS
                  or r.random() < self.odd]
         return r.sample(plain, min(len(plain), r.choice((0, 0, 0, 1, 1, 2, 3))))
@@ -707,10 +746,26 @@ class Workload:
             return
         entry = r.choice(entries)
         action = r.choice((Action.HOLD, Action.RELEASE, Action.DELETE, Action.MOVE))
-        targets = (r.choice((A, D)),) if action is Action.MOVE else ()
+        self._ordered(entry, action, *(r.choice((A, D)),) if action is Action.MOVE else ())
+
+    def _ordered(self, entry: int, action: Action, *targets: int) -> None:
+        t = self.instance.core.t
         self.instance.order(Order(
             action, (Item(t.m_qpool[t.e_message[entry]], t.e_queue[entry]),), b"{}",
             targets=targets, force=t.e_state[entry] != EntryState.ACTIVE))
+
+    def _hold(self) -> None:
+        """What waits with the key of a message in doubt; or what is held is so no more."""
+        r, core = self.random, self.instance.core
+        t, keys = core.t, core.limits.keys
+        doubted = {(t.e_queue[e], keys[e]) for e in range(t.entries.high if len(keys) else 0)
+                   if t.e_state[e] == EntryState.PREPARED}
+        wanted = EntryState.READY if r.random() < 0.7 else EntryState.HELD
+        for entry in range(t.entries.high):
+            if t.e_state[entry] == wanted and (wanted == EntryState.HELD or (
+                    t.e_queue[entry], keys[entry] if len(keys) else 0) in doubted):
+                self._ordered(
+                    entry, Action.HOLD if wanted == EntryState.READY else Action.RELEASE)
 
     def settle_down(self) -> None:
         """Who left comes again."""
@@ -769,6 +824,11 @@ class Workload:
             sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
             core.times.over.tolist()[: t.messages.high],
             core.groups.fronts, core.groups.waiting,
+            [(group, each.members, sorted(each.lasts.items()))
+             for group, each in sorted(core.groups.numbered.items())],
+            [(slot, core.groups.keys[slot], core.groups.numbers[slot])
+             for slot in range(t.messages.high if core.groups.used else 0)
+             if t.m_qpool[slot] and t.m_flags[slot] & GROUPED],
             sorted((q, list(c.sizes.items())) for q, c in core.groups.candidates.items()),
             sorted(core.duplicates.items()),
             sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
@@ -801,11 +861,12 @@ def main(arguments: list[str]) -> int:
     """Print a line a group, then how many requests there were."""
     folder, seed, groups, *rest = arguments
     clock.wall_ns = lambda: 1_700_000_000 * NS
-    expiry.PER_GROUP = 2  # type: ignore[misc]
+    expiry.PER_GROUP = 1 if "numbered" in rest else 2  # type: ignore[misc]
     most = 30 + int(int(groups) * GROUP_CPU_S)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
-                    limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {})
+                    limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
+                    back="back" in rest, numbered="numbered" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

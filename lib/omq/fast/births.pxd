@@ -21,10 +21,11 @@ cdef class Births:
     cdef bint room(self, Py_ssize_t count) except -1
     cdef int place(self, object party, unsigned int persistent, list bodies) except -1
     cdef int _appear(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,
-                     unsigned int priority, unsigned long long key) except -1
+                     unsigned int priority, unsigned long long key, unsigned int number
+                     ) except -1
     cdef int born(self, Py_ssize_t slot, Py_ssize_t entry, unsigned long long qpool,
                   unsigned int queue, unsigned int priority, unsigned int flags,
                   unsigned long long size, unsigned int length, unsigned int crc,
                   unsigned long long correlation, long long expiry, unsigned long long sequence,
-                  unsigned long long key, Py_ssize_t place, unsigned long long given,
-                  object party) except -1
+                  unsigned long long key, unsigned int number, Py_ssize_t place,
+                  unsigned long long given, object party) except -1

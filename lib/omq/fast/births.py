@@ -82,11 +82,11 @@ class Births:
              queue: cython.uint, priority: cython.uint, flags: cython.uint,
              size: cython.ulonglong, length: cython.uint, crc: cython.uint,
              correlation: cython.ulonglong, expiry: cython.longlong,
-             sequence: cython.ulonglong, key: cython.ulonglong, place: cython.Py_ssize_t,
-             given: cython.ulonglong, party: Party) -> None:
+             sequence: cython.ulonglong, key: cython.ulonglong, number: cython.uint,
+             place: cython.Py_ssize_t, given: cython.ulonglong, party: Party) -> None:
         """Frame, message and entry; all was checked. `key`: of its group, `given`: of its own id;
-        0: it has none; `place`: in its request, as Keys.mark was told. Frames with a reason are
-        those of the unit in doubt of that number."""
+        0: it has none; `number`: in its group; `place`: in its request, as Keys.mark was told.
+        Frames with a reason are those of the unit in doubt of that number."""
         c, frames = self._c, self._frames
         record: cython.uint = _NO_RECORD
         lsn: cython.ulonglong
@@ -139,14 +139,14 @@ class Births:
             c.e_state[entry] = _PREPARED
         else:
             c.e_state[entry] = _READY
-            self._appear(slot, entry, queue, priority, key)
+            self._appear(slot, entry, queue, priority, key, number)
 
     def _appear(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint,
-                priority: cython.uint, key: cython.ulonglong) -> None:
+                priority: cython.uint, key: cython.ulonglong, number: cython.uint) -> None:
         """It is READY, in its chain, its key's line, or behind those of its group."""
         c = self._c
         c.q_ready[queue] += 1
-        if key and not self._rings.join(slot, entry, queue, key):
+        if key and not self._rings.join(slot, entry, queue, key, number):
             c.e_prev[entry] = c.e_next[entry] = 0
         elif c.q_flags[queue] & _KEYED:
             c.e_prev[entry] = c.e_next[entry] = 0

@@ -9,7 +9,7 @@ cdef unsigned int _PSEUDO, _LIMITED, _KEYED
 cdef Py_ssize_t _MANY, _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
-    cdef object _core, _entries, _said, _groups
+    cdef object _core, _entries, _said
     cdef Columns _c
     cdef Frames _frames
     cdef Keys _limits

@@ -1,6 +1,6 @@
 """Settlements, when all of a request are plain: DONE of messages that this reader holds under these
 leases and that are on no other queue, are no containers, take one pool record and have no note of a
-failure, nor a number in their group. As core.engine.settle and bulk.
+failure. As core.engine.settle and bulk.
 
 They are copied before they are judged. From MANY on the engine takes them as a batch, if all are
 persistent, of one queue, of no group; what differs then is done here as there, or by its numpy.
@@ -52,7 +52,6 @@ class Dones:
         self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
         self._ends = Ends(core, columns, rings, keys, self._picked)
         self._seen = memoryview(bytearray(core.t.layout.entries))
-        self._groups = core.groups
         self._grouped = self._keyed = False  # one of the picked is of a group; on a queue with keys
         self._bulk = False  # they are settled as a batch
 
@@ -128,7 +127,7 @@ class Dones:
             c.e_state[entry], c.e_until[entry] = _PREPARED, number
             if c.q_flags[c.e_queue[entry]] & _LIMITED:
                 core.runnable.add(c.e_queue[entry])
-                self._limits.left(entry, c.e_queue[entry])
+                self._limits.left(entry, c.e_queue[entry], -1)
             if core.times.over:
                 core.times.seen(c.e_message[entry])
             out.append(entry)
@@ -154,7 +153,7 @@ class Dones:
                 return False
             self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
             self._picked[i] = entry
-        return not (self._grouped and self._groups.numbered)
+        return True
 
     def _judge(self, count: cython.Py_ssize_t, party: Party) -> cython.bint:
         """Are all of the copied ones plain?"""
@@ -162,8 +161,7 @@ class Dones:
         i: cython.Py_ssize_t
         for i in range(found):
             self._seen[self._picked[i]] = 0
-        return bool(found == count and not self._core.runs and not self._core.suspects
-                    and not (self._grouped and self._groups.numbered))
+        return bool(found == count and not self._core.runs and not self._core.suspects)
 
     def _pick(self, count: cython.Py_ssize_t, party: Party) -> cython.Py_ssize_t:
         """The entries that they mean, up to the first that is not plain; how many."""

@@ -99,6 +99,7 @@ class Ends:
         c, core = self._c, self._core
         slot: cython.Py_ssize_t = c.e_message[entry]
         queue: cython.uint = c.e_queue[entry]
+        following: cython.Py_ssize_t = -1  # of its group, which has the turn now
         c.q_processed[queue] += 1
         c.q_hour[queue] += 1
         c.q_active[queue] -= active
@@ -119,13 +120,15 @@ class Ends:
             core.volatile.release(number_of(c.m_location[slot]))
         c.m_qpool[slot] = 0
         self._slots[i] = slot
+        if c.m_flags[slot] & _IN_GROUP:
+            following = self._rings.leave(slot, entry, queue)
         if c.q_flags[queue] & _LIMITED and not self._bulk:
             if active:
                 if queue != self._opened:
                     core.runnable.add(queue)
                     self._opened = queue
-                self._limits.left(entry, queue)
+                self._limits.left(entry, queue, following)
             else:
                 self._limits.gone(entry, queue)
         if c.m_flags[slot] & _IN_GROUP:
-            self._rings.leave(slot, entry, queue)
+            self._rings.follow(following, queue)

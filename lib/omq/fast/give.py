@@ -43,7 +43,7 @@ class Gives:
         self._engine, self._core, self._rings, self._limits = engine, engine.core, rings, keys
         self._c, self._frames = columns, frames
         self._attempts = Attempts(self._core, columns, frames)
-        finds: Any = Finds(engine, columns, frames, self._attempts)
+        finds: Any = Finds(engine, columns, frames, self._attempts, rings)
         engine.wanted.serves = finds.give
         self._chain = 0
         self.soonest = _FOREVER  # time-out of the waits since somebody asked

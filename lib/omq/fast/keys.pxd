@@ -3,6 +3,7 @@ from omq.fast.values cimport value_in
 
 cdef unsigned int _READY, _AT_LIMIT, _KEYED
 cdef Py_ssize_t _KEYED_READY, _PLACES, _SLACK, _BATCH_MAX, _VALUES_MAX
+cdef long long _NEVER
 
 cdef class Key:
     cdef public unsigned long long name
@@ -13,12 +14,13 @@ cdef class Key:
     cdef public bint paused, turned
 
 cdef class Keys:
-    cdef object _core, _limits, _rules, _turns, _ring, _key, _value
+    cdef object _core, _limits, _rules, _turns, _ring, _key, _value, _kept
     cdef Columns _c
     cdef dict _queues, _known, _values
     cdef list _of, _held, _fresh
     cdef unsigned long long[::1] _names, _marks
     cdef bytes _property
+    cdef long long _floor
     cdef Py_ssize_t _most, _key_most, _number, _asked, _came
     cdef bint _flat, _fair, _made, _by_group
     cdef bint flat(self, Py_ssize_t queue) except -1
@@ -33,7 +35,8 @@ cdef class Keys:
     cdef Py_ssize_t next(self) except? -1
     cdef int take(self, Py_ssize_t entry) except -1
     cdef int taken(self) except -1
-    cdef int left(self, Py_ssize_t entry, Py_ssize_t queue) except -1
+    cdef int left(self, Py_ssize_t entry, Py_ssize_t queue, Py_ssize_t following) except -1
+    cdef bint _is_as_new(self, Key key) except -1
     cdef int gone(self, Py_ssize_t entry, Py_ssize_t queue) except -1
     cdef int opened(self, Py_ssize_t queue) except -1
     cdef Key _key_of(self, Py_ssize_t entry)

@@ -26,7 +26,7 @@ from omq.format.property_key import key_of_value
 
 _READY, _AT_LIMIT, _KEYED = (int(EntryState.READY), int(QueueFlag.AT_LIMIT),
                              int(QueueFlag.KEYED))
-_KEYED_READY, _PLACES, _SLACK = int(Counter.KEYED_READY), MANY, SLACK
+_KEYED_READY, _PLACES, _SLACK, _NEVER = int(Counter.KEYED_READY), MANY, SLACK, NEVER
 _BATCH_MAX, _VALUES_MAX = 1024, 1 << 17
 _PUSH, _POP, _KEY_OF, _OPENED = heappush, heappop, key_of_value, limited.opened
 
@@ -62,11 +62,13 @@ class Keys:
         self._values: dict[bytes, Any] = {}  # keys of values of properties, of any queue
         self._marks = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of messages to be put
         self._held: list[Any] = [None] * _BATCH_MAX
-        self._fresh: list[Any] = [None] * _BATCH_MAX  # their values, if nothing is known by those
+        self._fresh: list[Any] = [None] * _BATCH_MAX  # their values
         self._value, self._came = none, 0  # of the entry that came last in this request
         core.limits.adopt(Key)
         self._property = b""
         self._key = none  # whose turn it is
+        self._kept = none  # that of the entry that enters next, which has left this moment
+        self._floor = 0
         self._most, self._key_most, self._number, self._asked = 0, 0, 0, -1
         self._flat = self._fair = self._made = self._by_group = False
 
@@ -96,6 +98,7 @@ class Keys:
         self._property = rules.property_name.encode()
         if self._turns is not None:
             self._known, self._ring = self._turns.keys, self._turns.ring
+            self._floor = self._turns.floor
             if not self._made:
                 self._names, self._made = self._core.limits.keys, True
                 self._of = [None] * len(self._names)
@@ -111,14 +114,12 @@ class Keys:
             value = None if self._by_group else value_in(payload, at, length, self._property)
             if value is not None:
                 held = self._values.get(value)
+                self._held[place], self._fresh[place] = held, value
                 if held is not None:
-                    key: Key = held
-                    if key.owner is not self._turns or not (key.count or key.in_work):
-                        held = None
-                    else:
-                        self._marks[place], self._held[place] = key.name, key
-                if held is None:
-                    self._marks[place], self._fresh[place] = _KEY_OF(value), value
+                    key: Key = held  # of whatever queue: its name is that of the value
+                    self._marks[place] = key.name
+                else:
+                    self._marks[place] = _KEY_OF(value)
 
     def came(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t, group: cython.ulonglong,
              place: cython.Py_ssize_t) -> None:
@@ -134,8 +135,14 @@ class Keys:
         group."""
         self.flat(queue)
         c = self._c
-        key: Key = self._key_of(entry)
-        if self._value is not None and self._came == entry:
+        said = self._of[entry]
+        if self._kept is not None:
+            self._of[entry] = self._kept
+            key: Key = self._kept
+            self._kept = None
+        else:
+            key = self._key_of(entry)
+        if key is not said and self._value is not None and self._came == entry:
             if len(self._values) >= _VALUES_MAX:
                 self._values.clear()
             self._values[self._value], self._value = key, None
@@ -225,16 +232,31 @@ class Keys:
 
     # ends
 
-    def left(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t) -> None:
-        """As limited.left but for its queue, which is runnable: it was in work, and is not."""
+    def left(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t,
+             following: cython.Py_ssize_t) -> None:
+        """As limited.left but for its queue, which is runnable: it was in work, and is not.
+        `following`: of its group, which enters next; -1: there is none."""
         self.flat(queue)
         if self._turns is not None:
             key: Key = self._key_of(entry)
             key.in_work -= 1
-            self._look(key)
-            self._forget(key)
+            if following >= 0 and self._by_group and self._is_as_new(key):
+                self._kept = key
+            else:
+                self._look(key)
+                self._forget(key)
         if self._limits.refused:
             _OPENED(self._core, self._limits)
+
+    def _is_as_new(self, key: Key) -> cython.bint:
+        """If it has nothing it would be forgotten, but the one that would be made for the message
+        that enters next would not differ, nor anything else."""
+        if (not self._fair or key.turned or key.wakes != _NEVER
+                or key.full != self._floor):
+            return False
+        standing: cython.Py_ssize_t = len(self._ring)
+        known: cython.Py_ssize_t = len(self._known)
+        return standing <= 2 * (known - 1) + _SLACK
 
     def gone(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t) -> None:
         """As Turns.gone: it was PREPARED there, and has left the queue."""

@@ -13,7 +13,7 @@ from omq.fast.unit cimport Units
 
 cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK
 cdef unsigned int _PREPARE, _RESOLVE
-cdef unsigned int _CORRELATION, _MESSAGE_ID, _IDEL
+cdef unsigned int _CORRELATION, _MESSAGE_ID, _GROUP, _IDEL
 
 cdef class Path:
     cdef object _core

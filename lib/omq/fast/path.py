@@ -28,7 +28,8 @@ _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _R
     int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
     int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT),
     int(Operation.ASK), int(Operation.PREPARE), int(Operation.RESOLVE))
-_CORRELATION, _MESSAGE_ID, _IDEL = int(Key.CORRELATION), int(Key.MESSAGE_ID), IDEL
+_CORRELATION, _MESSAGE_ID, _GROUP, _IDEL = (
+    int(Key.CORRELATION), int(Key.MESSAGE_ID), int(Key.GROUP), IDEL)
 
 
 class Path:
@@ -132,8 +133,8 @@ class Path:
         by: cython.uint = 0
         if r.operation == _GET:
             by = r.flags
-            if (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation \
-                    or session.queue == _IDEL:
+            if session.queue == _IDEL or (by != _GROUP and (
+                    (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation)):
                 return False
         if r.want and not (session.queue and self._gives.plain(r, session, self._batch_max)):
             return False

@@ -11,6 +11,7 @@ cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX, _COPIED_MAX
 cdef class Puts:
     cdef object _core, _messages, _entries, _heads, _payload
     cdef unsigned long long _key
+    cdef unsigned int _number
     cdef Columns _c
     cdef Frames _frames
     cdef Rings _rings
@@ -19,7 +20,7 @@ cdef class Puts:
     cdef bint _grouped, _given
     cdef unsigned char[::1] _h8
     cdef unsigned short[::1] _h16
-    cdef unsigned int[::1] _h32
+    cdef unsigned int[::1] _h32, _numbers
     cdef unsigned long long[::1] _h64, _keys
     cdef long long[::1] _q64
     cdef bint one(self, Request r, object session, object party) except -1

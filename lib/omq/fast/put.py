@@ -1,6 +1,6 @@
 """Put, when it is plain: on one queue, which remembers no ids if it has one of its own, not a
-container, without a number in its group, from the spool's owner. One message, or a batch of which
-all are persistent or none is. As core.engine.puts and bulk.
+container, from the spool's owner. One message, or a batch of which all are persistent or none is.
+As core.engine.puts and bulk.
 
 A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
 it is left to that module, whose numpy is quicker then.
@@ -47,8 +47,9 @@ class Puts:
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
         self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
+        self._numbers = memoryview(bytearray(_BATCH_MAX * 4)).cast("I")  # in their groups
         self._grouped = self._given = False  # one of the batch is of a group, or has its own id
-        self._key = 0  # of the message that is put alone
+        self._key = self._number = 0  # of the message that is put alone
         self._payload: Any = None
 
     def one(self, r: Request, session: Any, party: Party) -> cython.bint:
@@ -82,6 +83,7 @@ class Puts:
         self._limits.mark(0, r.queue, session.request, at, length)
         if r.flags & _GROUPED:
             self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
+            self._number = self._rings.number
             return bool(self._key)
         return True
 
@@ -102,7 +104,7 @@ class Puts:
         qpool: cython.ulonglong = core.next_qpool
         self._births.born(slot, entry, qpool, r.queue, r.priority, _RESULT | _END | persistent,
                           r.size, r.length, r.crc, r.correlation, r.expiry, r.sequence, self._key,
-                          0, given, party)
+                          self._number, 0, given, party)
         if persistent:
             core.block.payloads.append(self._payload)
         self._payload = None
@@ -196,7 +198,7 @@ class Puts:
                 slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
                 persistent | prepared | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
                 self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
-                self._q64[16 * i + 13], sequence, self._keys[i], i,
+                self._q64[16 * i + 13], sequence, self._keys[i], self._numbers[i], i,
                 self._h64[16 * i + 9], party)
             if not prepared:
                 core.runnable.add(self._h16[64 * i + 2])
@@ -228,6 +230,7 @@ class Puts:
                 self._grouped = True
                 if self._h32[32 * i + 10] > _DESCRIPTOR:
                     self._keys[i] = self._rings.key(payloads, total)
+                    self._numbers[i] = self._rings.number
                 if not self._keys[i]:
                     return -1
             total += self._h32[32 * i + 10]
@@ -295,5 +298,5 @@ class Puts:
                               self._h64[16 * i + 4], self._h32[32 * i + 10],
                               self._h32[32 * i + 11], self._h64[16 * i + 12],
                               self._q64[16 * i + 13], r.sequence, self._keys[i],
-                              i, self._h64[16 * i + 9], party)
+                              self._numbers[i], i, self._h64[16 * i + 9], party)
         frames.close()

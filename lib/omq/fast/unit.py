@@ -54,7 +54,7 @@ class Units:
         ends: cython.bint = count == 0
         area = session.request
         end += r.length
-        if (end > len(area) or session.queue or session.waiter is not None or not taken + count
+        if (end > len(area) or session.queue or session.waiter is not None
                 or r.argument != taken or wanted != count or party.active != taken
                 or not self._plane.is_small(taken + count, (taken + count) * _FRAME + r.length)):
             return False

@@ -133,7 +133,7 @@ class Groups:
             last = before[front]
             after[last] = before[front] = entry
             before[entry], after[entry] = last, front
-        self._count(entry, group, 1)
+        self.count(entry, group, 1)
         return front == entry
 
     def leave(self, entry: int) -> tuple[int, int]:
@@ -146,12 +146,12 @@ class Groups:
         was_front = self.fronts[group] == entry
         if following == entry:
             del self.fronts[group]
-            self._count(entry, group, -1)
+            self.count(entry, group, -1)
             return -1, -1
         self.after[last], self.before[following] = following, last
         if was_front:
             self.fronts[group] = following
-        self._count(entry, group, -1)
+        self.count(entry, group, -1)
         whole = group in self.candidates.get(group >> _QUEUE_BITS, ())
         return following if was_front else -1, self.fronts[group] if whole else -1
 
@@ -174,7 +174,9 @@ class Groups:
         """The number of a message in its group, 0: it has none."""
         return int(self.numbers[self._t.e_message[entry]] & _NUMBER)
 
-    def _count(self, entry: int, group: int, change: int) -> None:
+    def count(self, entry: int, group: int, change: int) -> None:
+        """A member comes or goes; nothing changes if it has no number, and its group none with
+        one."""
         said = int(self.numbers[self._t.e_message[entry]])
         if said:
             known = self.numbered.setdefault(group, _Numbered())
@@ -239,7 +241,7 @@ class Groups:
         after[members[ends - 1]], before[members[starts]] = members[starts], members[ends - 1]
         self.fronts.update(zip(ids[starts].tolist(), members[starts].tolist(), strict=True))
         for at in np.flatnonzero(numbers[slots[members]]).tolist():
-            self._count(int(members[at]), ids[at], 1)
+            self.count(int(members[at]), ids[at], 1)
         waits[members] = True
         waits[members[starts]] = False
         waits &= v["e_state"][:count] == _READY

@@ -42,7 +42,7 @@ class Turns:
     def __init__(self, t: Tables, number: int, rules: LimitRules, floor: int,
                  make: Callable[[int, int, Any], Any] = Key) -> None:
         self._t, self._number, self._make = t, number, make
-        self._floor = floor  # when the bucket of a key that nobody knows is full, at the earliest
+        self.floor = floor  # when the bucket of a key that nobody knows is full, at the earliest
         self.rules = rules
         self.keys: dict[int, Key] = {}
         self.ready = 0
@@ -56,7 +56,7 @@ class Turns:
         """The key of this name, which may be new."""
         key = self.keys.get(name)
         if key is None:
-            key = self.keys[name] = self._make(name, self._floor, self)
+            key = self.keys[name] = self._make(name, self.floor, self)
             key.paused = name in self.paused
             self._t.counters[_KEYS] += 1
         elif self._idle:
@@ -247,7 +247,7 @@ class Turns:
         """Other numbers, with the same keys and the same order."""
         self.rules = rules
         if rules.key_rate is not None:
-            self._floor = buckets.fitted(rules.key_rate, self._floor, now)
+            self.floor = buckets.fitted(rules.key_rate, self.floor, now)
         for key in list(self.keys.values()):
             if rules.key_rate is not None:
                 key.full = buckets.fitted(rules.key_rate, key.full, now)
