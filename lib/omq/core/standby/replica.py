@@ -113,8 +113,8 @@ class Replica:
         self._follower.close()
         self._follower = JournalFollower(self._paths, self._uuid, *self._at)
 
-    def advance(self, limit: int) -> bool:
-        """Redo up to `limit`, or as much as one checkpoint should hold; was there anything?"""
+    def advance(self, limit: int) -> int:
+        """Redo up to `limit`, or about WINDOW_BYTES of it; how many bytes of blocks. 0: nothing."""
         blocks = self._follower.read(limit, WINDOW_BYTES)
         self._note(self._follower.findings)
         for part in _apart(blocks):
@@ -128,7 +128,7 @@ class Replica:
             self.redo.next_qpool = max(self.redo.next_qpool,
                                        *(block.header.next_qpool for block in blocks))
         self._note(self.redo.findings)
-        return bool(blocks)
+        return sum(block.header.length for block in blocks)
 
     def _note(self, found: list[Finding]) -> None:
         """Keep what is damage; what a mere crash leaves is none."""

@@ -2,11 +2,16 @@
 lock, takes what its primary sends, and keeps its pool up to it.
 
     what came together is written, synced once, noted, acknowledged
-    then redone, up to what is on the primary's disk as well; a checkpoint as often as pool.writer
+    redone later, up to what is on the primary's disk as well, for many acknowledgements together: a
+    client of the primary may wait for each of them, and for no redo (REDO_S, REDO_BYTES)
+    a checkpoint as often as pool.writer takes one
     a line that breaks is made anew, after a pause that grows; what was not noted is sent again
 
 While `omq standby pause` holds, what comes is written, synced and acknowledged, and nothing is
 redone: the pool stays as it is, the journal grows.
+
+In the middle of a crash: what was acknowledged and not redone lies synced in the journal, below the
+mark; the next start and a promotion redo it from the checkpoint on, as a start of a primary does.
 
 run/standby.json says how it is (`omq standby status`). A standby that cannot follow (another
 history, damage, a full disk) says so and ends; nothing of it is thrown away.
@@ -28,7 +33,7 @@ from omq.base.amounts import duration
 from omq.base.errors import ConfigError, StandbyDiverged, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.standby.replica import WINDOW_BYTES, Replica
+from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
@@ -44,6 +49,8 @@ from omq.storage.journal import prepare_next
 SILENCE_S: Final = 30.0  # a primary says something each second
 PAUSE_S: Final = (0.1, 10.0)  # before the line is made anew: the first one, the longest
 LOOK_S: Final = 0.5
+REDO_S: Final = 0.1  # so long what is acknowledged may wait until it is redone
+REDO_BYTES: Final = 1 << 20  # or so much of it: a promotion has no more to do
 Told = Callable[[str], None]
 
 
@@ -65,7 +72,8 @@ class Follower:
         self.session = Receiving(paths, instance, self.replica)
         self._heard = 0.0
         self._due = self._told = 0.0
-        self._bytes = 0
+        self._redo_due = 0.0
+        self._bytes = self._owed = 0  # since the last checkpoint, since the last redo
         self._error = ""
 
     def run(self) -> None:
@@ -96,9 +104,10 @@ class Follower:
         self._heard = time.monotonic()
         while not self._signals.stopping:
             came = False
-            for piece in line.receive(LOOK_S):
+            for piece in line.receive(self._wait_s()):
                 came = True
                 self._bytes += len(piece.payload)
+                self._owed += len(piece.payload)
                 answer = self.session.take(piece)
                 if answer is not None:
                     line.send(answer)
@@ -106,12 +115,23 @@ class Follower:
             if came:
                 self._heard, self._error = now, ""
                 line.send(self.session.settle())
+                self._redo_due = self._redo_due or now + REDO_S
             elif now - self._heard > SILENCE_S:
                 raise _silent(line)
             self._apply(now)
             self._tell()
 
+    def _wait_s(self) -> float:
+        """Until something is wanted of this side."""
+        if not self._redo_due:
+            return LOOK_S
+        return max(0.0, min(LOOK_S, self._redo_due - time.monotonic()))
+
     def _apply(self, now: float) -> None:
+        if self._owed < REDO_BYTES and not (self._redo_due and now >= self._redo_due) and (
+                now < self._due):
+            return
+        self._owed, self._redo_due = 0, 0.0
         full = not self.paused and self._redo()
         if self.replica.findings:
             found = self.replica.findings[0]
@@ -129,11 +149,14 @@ class Follower:
         return durable.status(self._paths.standby_pause) is not None
 
     def _redo(self) -> bool:
-        """Up to where both disks are, but no more than one checkpoint should hold; is there more?
-        Behind a pause there may be hours of it."""
-        for _ in range(max(1, self._settings.checkpoint_journal_bytes_max // WINDOW_BYTES)):
-            if not self.session.apply():
+        """Up to where both disks are, but no more than one checkpoint should hold; may there be
+        more? Behind a pause there may be hours of it."""
+        left = self._settings.checkpoint_journal_bytes_max
+        while left > 0:
+            done = self.session.apply()
+            if not done:
                 return False
+            left -= done
         return True
 
     def state(self) -> dict[str, Any]:

@@ -125,8 +125,8 @@ class Receiving:
         return Piece(PieceKind.ACK, self.instance.term, mark.number, lsn=mark.lsn,
                      durable=mark.lsn)
 
-    def apply(self) -> bool:
-        """Redo what both disks have; was there anything?"""
+    def apply(self) -> int:
+        """Redo what both disks have; how many bytes of blocks. 0: there is nothing left."""
         return self._replica.advance(self.mirror.redo_limit)
 
     def _broken(self, reason: str) -> StreamBroken:
