@@ -139,7 +139,7 @@ class Follower:
         late = full or self._bytes >= self._settings.checkpoint_journal_bytes_max
         if late or now >= self._due:
             self._due, self._bytes = now + self._settings.checkpoint_interval_s, 0
-            if self.replica.checkpoint(clock.wall_ns()) is not None:
+            if self.session.checkpoint(clock.wall_ns()):
                 self.replica.retire()
             prepare_next(self._paths, self._settings)
 
@@ -185,8 +185,8 @@ class Follower:
     def close(self) -> None:
         """A last checkpoint, and everything is let go."""
         try:
+            self.session.checkpoint(clock.wall_ns())
             self.session.close()
-            self.replica.checkpoint(clock.wall_ns())
         finally:
             self.replica.close()
             side_files.remove(self._paths.standby)
