@@ -34,8 +34,8 @@ from omq.cli.web.reading import chosen
 from omq.core.index.rows import EntryRow
 from omq.core.look.look import Source, look
 from omq.format.definition import Kind
-from omq.ipc.client import Client
-from omq.ipc.operator import Operator, Report
+from omq.ipc.client.connection import Client
+from omq.ipc.client.operator import Operator, Report
 from omq.services.daemon.options import Location
 
 NAME: Final = "omq-web"

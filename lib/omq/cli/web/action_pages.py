@@ -15,7 +15,7 @@ from omq.cli.operate.change_plan import Change, Doing, counted, target
 from omq.cli.web import acting
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.plans import Plan, Plans
-from omq.ipc.operator import Report
+from omq.ipc.client.operator import Report
 
 PLANS: Final = web.AppKey("plans", Plans)
 _IDS_MAX: Final = 10_000
