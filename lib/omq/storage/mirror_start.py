@@ -124,8 +124,8 @@ def _name_newest(paths: SpoolPaths, header: FileHeader) -> None:
 
 
 def adopt(paths: SpoolPaths, uuid: bytes, mark: Synced) -> None:
-    """From now on this is a standby's journal, whole up to `mark`, and nothing above it counts: of a
-    base that was verified, a former primary that rejoins, a promotion."""
+    """From now on this is a standby's journal, whole up to `mark`, and nothing above it counts: of
+    a base that was verified, a former primary that rejoins, a promotion."""
     file = journal_synced.open_synced(paths)
     try:
         before = journal_synced.load(paths)

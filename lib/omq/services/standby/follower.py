@@ -6,6 +6,7 @@ lock, takes what its primary sends, and keeps its pool up to it.
     client of the primary may wait for each of them, and for no redo (REDO_S, REDO_BYTES)
     a checkpoint as often as pool.writer takes one
     a line that breaks is made anew, after a pause that grows; what was not noted is sent again
+    a full disk is a line that breaks: nothing more is acknowledged until there is room
 
 While `omq standby pause` holds, what comes is written, synced and acknowledged, and nothing is
 redone: the pool stays as it is, the journal grows.
@@ -14,9 +15,9 @@ In the middle of a crash: what was acknowledged and not redone lies synced in th
 mark; the next start and a promotion redo it from the checkpoint on, as a start of a primary does.
 
 run/standby.json says how it is (`omq standby status`). A standby that cannot follow (another
-history, damage, a full disk) says so and ends; nothing of it is thrown away.
+history, damage, a disk that fails) says so and ends; nothing of it is thrown away.
 
-Errors: StandbyDiverged, BodyUnavailable, BodyDamaged, SpoolFull, DiskError; StreamBroken from
+Errors: StandbyDiverged, BodyUnavailable, BodyDamaged, DiskError; StreamBroken and SpoolFull from
 `make`; those of services.standby.dialling.
 """
 
@@ -30,7 +31,7 @@ from typing import Any, Final
 
 from omq.base import clock, modes, side_files
 from omq.base.amounts import duration
-from omq.base.errors import ConfigError, StandbyDiverged, StreamBroken
+from omq.base.errors import ConfigError, SpoolFull, StandbyDiverged, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.replica import Replica
@@ -41,10 +42,10 @@ from omq.services.daemon.signals import Signals
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
+from omq.services.standby.preparing import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.storage import durable, spool
 from omq.storage.instance_file import LEAP, Instance
-from omq.storage.journal import prepare_next
 
 SILENCE_S: Final = 30.0  # a primary says something each second
 PAUSE_S: Final = (0.1, 10.0)  # before the line is made anew: the first one, the longest
@@ -70,6 +71,7 @@ class Follower:
         self.replica = Replica(paths, instance.uuid, settings)
         self.replica.start()
         self.session = Receiving(paths, instance, self.replica)
+        self._preparing = Preparing(paths, settings)
         self._heard = 0.0
         self._due = self._told = 0.0
         self._redo_due = 0.0
@@ -87,7 +89,7 @@ class Follower:
                     self._follow(way.line)
                 finally:
                     way.close()
-            except (StreamBroken, ConfigError) as error:
+            except (StreamBroken, ConfigError, SpoolFull) as error:
                 if isinstance(error, ConfigError) and not self._heard:
                     raise  # else a certificate that is being renewed: the next time it is there
                 if str(error) != self._error:
@@ -108,6 +110,8 @@ class Follower:
                 came = True
                 self._bytes += len(piece.payload)
                 self._owed += len(piece.payload)
+                if piece.kind is PieceKind.FILE:
+                    self._preparing.wait()
                 answer = self.session.take(piece)
                 if answer is not None:
                     line.send(answer)
@@ -141,7 +145,7 @@ class Follower:
             self._due, self._bytes = now + self._settings.checkpoint_interval_s, 0
             if self.session.checkpoint(clock.wall_ns()):
                 self.replica.retire()
-            prepare_next(self._paths, self._settings)
+            self._preparing.begin()
 
     @property
     def paused(self) -> bool:
@@ -185,6 +189,7 @@ class Follower:
     def close(self) -> None:
         """A last checkpoint, and everything is let go."""
         try:
+            self._preparing.wait()
             self.session.checkpoint(clock.wall_ns())
             self.session.close()
         finally:
