@@ -46,21 +46,31 @@ class Pair:
         return [*OMQ, "standby", "send", "--spool", str(self.primary.root),
                 "--conf", str(self.primary.conf)]
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    @property
+    def fired(self) -> Path:
+        """The faults that have acted."""
+        return self.root.with_name("fired")
+
+    def run(self, *words: str, fault: str = "") -> subprocess.CompletedProcess[str]:
         """A command on the standby."""
         own = words.index("--") if "--" in words else len(words)
         place = ["--spool", str(self.root), "--conf", str(self.primary.conf)]
+        more = {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(self.fired)} if fault else {}
         return subprocess.run([*OMQ, "standby", *words[:own], *place, *words[own:]],
-                              capture_output=True, text=True, timeout=WAIT_S, check=False)
+                              capture_output=True, text=True, timeout=WAIT_S, check=False,
+                              env=dict(os.environ) | more)
 
     def make(self, member: str = "b") -> None:
         done = self.run("init", "--member", member, "--", *self.send)
         assert done.returncode == 0, done.stderr
 
-    def follow(self) -> subprocess.Popen[bytes]:
+    def follow(self, fault: str = "") -> subprocess.Popen[bytes]:
+        """`fault`: where it, or its sender, dies (OMQ_FAULT)."""
+        more = {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(self.fired)} if fault else {}
         with open(self.log, "ab") as log:
             child = subprocess.Popen([*OMQ, "standby", "follow", "--spool", str(self.root),
-                                      "--conf", str(self.primary.conf)], stderr=log)
+                                      "--conf", str(self.primary.conf)], stderr=log,
+                                     env=dict(os.environ) | more)
         self.children.append(child)
         return child
 

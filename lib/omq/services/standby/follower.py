@@ -32,6 +32,7 @@ from typing import Any, Final
 from omq.base import clock, modes, side_files
 from omq.base.amounts import duration
 from omq.base.errors import ConfigError, SpoolFull, StandbyDiverged, StreamBroken
+from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.replica import Replica
@@ -118,7 +119,9 @@ class Follower:
             now = time.monotonic()
             if came:
                 self._heard, self._error = now, ""
-                line.send(self.session.settle())
+                said = self.session.settle()
+                point("standby.before_ack")
+                line.send(said)
                 self._redo_due = self._redo_due or now + REDO_S
             elif now - self._heard > SILENCE_S:
                 raise _silent(line)
@@ -136,6 +139,7 @@ class Follower:
                 now < self._due):
             return
         self._owed, self._redo_due = 0, 0.0
+        point("standby.before_redo")
         full = not self.paused and self._redo()
         if self.replica.findings:
             found = self.replica.findings[0]
@@ -143,7 +147,9 @@ class Follower:
         late = full or self._bytes >= self._settings.checkpoint_journal_bytes_max
         if late or now >= self._due:
             self._due, self._bytes = now + self._settings.checkpoint_interval_s, 0
+            point("standby.before_checkpoint")
             if self.session.checkpoint(clock.wall_ns()):
+                point("standby.before_retire")
                 self.replica.retire()
             self._preparing.begin()
 

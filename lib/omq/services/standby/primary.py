@@ -21,6 +21,7 @@ from typing import Final
 
 from omq.base.amounts import duration
 from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
+from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.durable_look import DurableLook
@@ -76,8 +77,12 @@ class Primary:
             self._attached.turn(self._sending.member, self._sending.synced)
         durable = max(self._look.look(), self._attached.durable)
         pieces = self._sending.turn(durable, BYTES_MAX)
+        if pieces:
+            point("standby.before_send")
         for piece in pieces:
             self._line.send(piece)
+        if pieces:
+            point("standby.after_send")
         for piece in self._line.receive(0 if pieces else self._poll_s, self._attached.descriptor):
             self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
@@ -86,6 +91,8 @@ class Primary:
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
             self._sending.refuse_superseded(self._sending.superseded)
+            if piece.kind is PieceKind.ACK:
+                point("standby.after_ack")
         now = time.monotonic()
         if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
             raise StreamBroken(peer=self._line.peer,
