@@ -1,5 +1,5 @@
-"""A standby, the process that sends to it, and a promotion die by SIGKILL at each named point, under
-clients whose replies wait for that standby: nothing that was acknowledged is lost or doubled."""
+"""A standby, the process that sends to it, and a promotion die by SIGKILL at each named point
+clients that wait for that standby: nothing that was acknowledged is lost or doubled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROMOTING = ("promote.after_mark", "promote.after_redo", "promote.after_note",
 
 
 def test_every_point_of_a_standby_is_here() -> None:
-    assert STANDBYS <= {*SENDING, *RECEIVING, *KEEPING, *PROMOTING}
+    assert {*SENDING, *RECEIVING, *KEEPING, *PROMOTING} >= STANDBYS
 
 
 @pytest.fixture

@@ -62,6 +62,34 @@ def test_the_age_is_that_of_the_oldest_that_it_lacks() -> None:
     assert behind.seconds == 0
 
 
+def test_bytes_are_those_written_since_it_had_all() -> None:
+    now = Clock()
+    behind = Lag(now)
+    behind.note(20, 10, 1000)
+    assert behind.bytes is None, "its line began like that"
+    behind.note(20, 20, 1000)
+    assert behind.bytes == 0
+    behind.note(30, 20, 1500)
+    assert behind.bytes == 500
+    now.step(3)
+    behind.note(40, 20, 2500)
+    assert behind.bytes == 1500
+    behind.note(40, 30, 2500)
+    assert behind.bytes == 1000, "it has what was there at the first look"
+    behind.note(50, 30, 100)
+    assert behind.bytes is None, "another manager counts anew"
+    behind.note(50, 50, 100)
+    assert behind.bytes == 0
+
+
+def test_why_a_standby_went_is_told(paths: SpoolPaths, now: Clock) -> None:
+    Telling(paths).note("b", 30, 10, following=False, force=True, error="its disk is full " * 100)
+    (found,) = standbys(paths)
+    assert found.error.startswith("its disk is full") and len(found.error) == 500
+    told(paths)
+    assert standbys(paths)[0].error == ""
+
+
 def test_samples_are_bounded_and_keep_the_oldest() -> None:
     now = Clock()
     behind = Lag(now)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from omq.base import clock, modes, side_files
@@ -103,6 +103,15 @@ class Follower:
         self.notifier.stopping()
 
     def _follow(self, line: Line) -> None:
+        try:
+            self._serve(line)
+        except SpoolFull as error:
+            with suppress(StreamBroken):  # the primary's status says it, too
+                line.send(Piece(PieceKind.REFUSE, self.session.instance.term,
+                                payload=str(error)[:500].encode()))
+            raise
+
+    def _serve(self, line: Line) -> None:
         line.send(self.session.hello())
         self._heard = time.monotonic()
         while not self._signals.stopping:

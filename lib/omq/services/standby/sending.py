@@ -3,6 +3,7 @@ disk here.
 
     HELLO    is the standby's position in our history? FOLLOW, or BACK as far as it is
     ASK      what is this? SAID
+    REFUSE   why it cannot go on, as on a full disk
     ACK      what the standby has; the journal file in which it goes on is kept (standby_holds)
 
 A container is sent before the block that names it. One that is gone has no message any more: its
@@ -77,6 +78,9 @@ class Sending:
             self.acked, self.synced = piece.lsn, piece.durable
             self._hold(piece.number)
             return []
+        if piece.kind is PieceKind.REFUSE:
+            raise self._broken("it cannot go on: " + bytes(piece.payload[:500]).decode(
+                "utf-8", "replace"))
         raise self._broken(f"a standby does not say {piece.kind.name} here")
 
     def _hold(self, number: int) -> None:
