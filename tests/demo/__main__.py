@@ -2,8 +2,9 @@
 
 Options have the environment's value as default, so that `N=100 CRASH=1 make run` works:
 OMQ_DEMO_MAIL (a login shell sets MAIL for itself), N, SEED, CONNECTIONS, CRASH=1, STANDBY=1,
-KEEP=0. An empty value is none. Exit code: 0 everything arrived exactly once and unaltered, 1 something did not,
-64 wrong options, 66 no mail in OMQ_DEMO_MAIL, 69 the instance did not start, 130 interrupted.
+KEEP=0. An empty value is none. Exit code: 0 everything arrived exactly once and unaltered, 1
+something did not, 64 wrong options, 66 no mail in OMQ_DEMO_MAIL, 69 the instance did not start, 130
+interrupted.
 """
 
 from __future__ import annotations
