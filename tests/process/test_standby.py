@@ -20,9 +20,11 @@ import pytest
 import omq
 from omq.base import events
 from omq.base.errors import Exit, NotPrimary
+from omq.base.paths import SpoolPaths
 from omq.cli import launch
 from omq.cli.watch.facts import gather
 from omq.services.daemon.options import Location
+from omq.storage import poolctrl
 from omq.storage.instance_file import LEAP, Role
 from omq.storage.spool import lock, open_spool
 from tests.process import instance as world
@@ -239,6 +241,26 @@ def test_kills_of_everything_lose_nothing_that_was_there(pair: Pair) -> None:
     assert pair.run("promote").returncode == 0
     assert pair.bodies() == acked
     pair.primary.root.with_name("gone").rename(pair.primary.root)
+
+
+def test_a_checkpoint_is_taken_in_time_and_not_for_each_message(pair: Pair) -> None:
+    pair.primary.settings(checkpoint_interval_s=3600, checkpoint_journal_bytes_max=64 << 20)
+    pair.make()
+    paths = SpoolPaths(pair.root)
+
+    def generation() -> int:
+        control, _ = poolctrl.load(paths)
+        assert control is not None
+        return control.generation
+
+    before = generation()
+    pair.follow()
+    with client(pair) as c:
+        for i in range(50):
+            c.put("A", b"%d" % i)
+            pair.caught_up()
+    until(lambda: pair.status()["redone_lsn"] == pair.status()["synced_lsn"], pair.log.read_text)
+    assert generation() <= before + 1, "one at the beginning"
 
 
 def test_what_is_acknowledged_while_it_is_away_is_lost_with_the_primary(pair: Pair) -> None:
