@@ -29,6 +29,7 @@ from tests.demo.arrivals import id_in_header, sink_arrivals, split_trace
 from tests.demo.feed import Progress
 from tests.demo.instance import Instance, InstanceError, command, environment, started, stopped
 from tests.demo.transaction import Outcome
+from tests.waiting import pause
 
 ACCEPTED_SHARE: Final = 0.4  # of all messages, at the kill
 SETTLED_S: Final = 5.0  # so long a reader may take to say, on a loaded machine, what it has sent
@@ -193,7 +194,7 @@ def kill_all(pid: int, *, but_it: bool = False) -> int:
             return count
         if all(_is_dead(each) for each in below):
             break
-        time.sleep(_POLL_S)
+        pause()
     if not but_it:
         os.kill(pid, signal.SIGKILL)
         count += 1

@@ -65,21 +65,15 @@ def test_the_age_is_that_of_the_oldest_that_it_lacks() -> None:
 def test_bytes_are_those_written_since_it_had_all() -> None:
     now = Clock()
     behind = Lag(now)
-    behind.note(20, 10, 1000)
-    assert behind.bytes is None, "its line began like that"
-    behind.note(20, 20, 1000)
-    assert behind.bytes == 0
-    behind.note(30, 20, 1500)
-    assert behind.bytes == 500
-    now.step(3)
-    behind.note(40, 20, 2500)
-    assert behind.bytes == 1500
-    behind.note(40, 30, 2500)
-    assert behind.bytes == 1000, "it has what was there at the first look"
-    behind.note(50, 30, 100)
-    assert behind.bytes is None, "another manager counts anew"
-    behind.note(50, 50, 100)
-    assert behind.bytes == 0
+    found = []
+    for looked in ((20, 10, 1000), (20, 20, 1000), (30, 20, 1500), (40, 20, 2500), (40, 30, 2500),
+                   (50, 30, 100), (50, 50, 100)):
+        behind.note(*looked)
+        found.append(behind.bytes)
+        now.step(3)
+    assert found[:1] == [None], "its line began like that"
+    assert found[1:5] == [0, 500, 1500, 1000], "at the end it has what was there at the first look"
+    assert found[5:] == [None, 0], "another manager counts anew"
 
 
 def test_why_a_standby_went_is_told(paths: SpoolPaths, now: Clock) -> None:
