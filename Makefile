@@ -3,7 +3,7 @@
 #   make setup              the environment in .venv, at the versions of constraints.txt; compiles
 #                           the fast path if there is a C compiler (gcc, python3-dev)
 #   make setup-dev          the same and what tests and lint need; make test does it
-#   make run                real mail through an instance of its own; N=2000 CRASH=1, and
+#   make run                real mail through an instance of its own; N=2000 CRASH=1 STANDBY=1, and
 #                           OMQ_DEMO_MAIL=path (MAIL is the login shell's)
 #   make test               the tests that a person waits for, in parts side by side, at most ten
 #                           minutes on two free processors; ARGS="tests/unit -k names" to choose,

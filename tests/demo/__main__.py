@@ -1,9 +1,10 @@
 """The demo behind `make run`: real mail through a whole omq instance, checked from outside.
 
 Options have the environment's value as default, so that `N=100 CRASH=1 make run` works:
-OMQ_DEMO_MAIL (a login shell sets MAIL for itself), N, SEED, CONNECTIONS, CRASH=1, KEEP=0. An empty
-value is none. Exit code: 0 everything arrived exactly once and unaltered, 1 something did not,
-64 wrong options, 66 no mail in OMQ_DEMO_MAIL, 69 the instance did not start, 130 interrupted.
+OMQ_DEMO_MAIL (a login shell sets MAIL for itself), N, SEED, CONNECTIONS, CRASH=1, STANDBY=1,
+KEEP=0. An empty value is none. Exit code: 0 everything arrived exactly once and unaltered, 1
+something did not, 64 wrong options, 66 no mail in OMQ_DEMO_MAIL, 69 the instance did not start, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _parse(argv: list[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="python -m tests.demo", description=(__doc__ or "").split("\n")[0],
         epilog="Defaults are taken from the environment: OMQ_DEMO_MAIL, N, SEED, CONNECTIONS,"
-               " CRASH=1, KEEP=0.",
+               " CRASH=1, STANDBY=1, KEEP=0.",
     )  # fmt: skip
     parser.add_argument(
         "--mail", default=found.get("OMQ_DEMO_MAIL"), type=Path, metavar="PATH",
@@ -93,6 +94,11 @@ def _parse(argv: list[str]) -> Options:
         help="kill queue.manager, pool.writer and two readers in the middle",
     )  # fmt: skip
     parser.add_argument(
+        "--standby", action="store_true", default=found.get("STANDBY", "0") != "0",
+        help="with a standby: in the middle kill all of the primary, remove its spool, and go on "
+        "with the standby",
+    )  # fmt: skip
+    parser.add_argument(
         "--discard", action="store_true", default=found.get("KEEP") == "0",
         help="remove everything at the end",
     )  # fmt: skip
@@ -107,6 +113,7 @@ def _parse(argv: list[str]) -> Options:
         connections=chosen.connections,
         crash=chosen.crash,
         kept=not chosen.discard,
+        standby=chosen.standby,
     )
 
 

@@ -63,19 +63,39 @@ def running_instance(spool: Path, output: Path, sink_port: int,
     paths = SpoolPaths(spool)
     spool.mkdir(mode=0o750)
     configure(paths.conf, shipped_conf(), sink_port)
-    with output.open("wb") as stream:
-        process = subprocess.Popen(
-            [*_command("omrc"), "--embedded", "--spool", str(spool)],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env=_environment(),
-            start_new_session=True,
-        )
+    process = _begin(paths, output)
     try:
         yield Instance(paths, output, process, _wait_ready(process, paths, output))
     finally:
         _stop(process, paths, output)
+
+
+def started(paths: SpoolPaths, output: Path) -> Instance:
+    """Start the instance of a spool that is there; when it is ready. `stopped` ends it."""
+    process = _begin(paths, output)
+    try:
+        return Instance(paths, output, process, _wait_ready(process, paths, output))
+    except InstanceError:
+        process.kill()
+        process.wait()
+        raise
+
+
+def stopped(instance: Instance) -> None:
+    """Stop it in order."""
+    _stop(instance.process, instance.paths, instance.output)
+
+
+def _begin(paths: SpoolPaths, output: Path) -> subprocess.Popen[bytes]:
+    with output.open("wb") as stream:
+        return subprocess.Popen(
+            [*command("omrc"), "--embedded", "--spool", str(paths.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            start_new_session=True,
+        )
 
 
 def last_lines(path: Path, count: int = LOG_LINES) -> list[str]:
@@ -86,12 +106,12 @@ def last_lines(path: Path, count: int = LOG_LINES) -> list[str]:
         return [line.rstrip("\n") for line in deque(stream, count)]
 
 
-def _command(name: str) -> list[str]:
+def command(name: str) -> list[str]:
     """How to call a command: with this very interpreter, as the supervisor calls its daemons."""
     return [sys.executable, "-P", "-m", "omq.cli.launch", name]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_VARIABLES}
 
 
@@ -128,11 +148,11 @@ def _stop(process: subprocess.Popen[bytes], paths: SpoolPaths, output: Path) -> 
     # Neither its exit code nor its time decides: whether the supervisor ended is looked at next.
     with contextlib.suppress(subprocess.TimeoutExpired), output.open("ab") as stream:
         subprocess.run(
-            [*_command("omshut"), "--spool", str(paths.root)],
+            [*command("omshut"), "--spool", str(paths.root)],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env=_environment(),
+            env=environment(),
             timeout=_STOP_WAIT_S,
             check=False,
         )

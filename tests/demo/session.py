@@ -28,6 +28,7 @@ from tests.demo.mails import REMOTE_DOMAINS, Mail, Sent, store
 from tests.demo.refusals import Refusals
 from tests.demo.result import Result
 from tests.demo.sink import SLOW_S, Sink, sink_process
+from tests.demo.takeover import TakeOver, TakeOverError, wait_for_standbys
 from tests.demo.verify import expected_count, verify
 from tests.demo.watch import Sources, StalledError, Watch
 
@@ -45,6 +46,7 @@ class Options:
     connections: int
     crash: bool
     kept: bool
+    standby: bool = False
 
 
 Attach = Callable[[SpoolPaths], View]
@@ -72,32 +74,56 @@ class Session:
             output = self._base / "omrc.log"
             instance = stack.enter_context(
                 running_instance(self._base / "spool", output, sink.port,
-                                 partial(write_conf, slow_port=sink.slow_port))
+                                 partial(self._configure, slow_port=sink.slow_port))
             )
             self._say(f"mail for {REMOTE_DOMAINS[0]} goes to a slow peer, 127.0.0.1:"
                       f"{sink.slow_port}, which takes {SLOW_S * 1000:.0f} ms a message")
             self._say(f"the instance is ready: SMTP on port {instance.smtp_port}")
-            shown = console(instance.paths.root, instance.paths.conf, self._base / "web.log")
-            self._say(stack.enter_context(shown))
+            if not self._options.standby:
+                shown = console(instance.paths.root, instance.paths.conf, self._base / "web.log")
+                self._say(stack.enter_context(shown))
             self._feed = Feed(
                 ("127.0.0.1", instance.smtp_port), self._sent, self._options.connections
             )
             stack.callback(self._feed.stop)
-            self._drive(instance, sink, self._feed)
+            over = self._with_standby(stack, instance, self._feed)
+            self._drive(instance, sink, self._feed, over)
         return self._result(self._feed)
 
-    def _drive(self, instance: Instance, sink: Sink, feed: Feed) -> None:
+    def _configure(self, conf: Path, shipped: Path, sink_port: int, slow_port: int) -> None:
+        write_conf(conf, shipped, sink_port, slow_port)
+        if self._options.standby:
+            wait_for_standbys(conf, self._maildirs)
+
+    def _with_standby(self, stack: ExitStack, instance: Instance, feed: Feed) -> TakeOver | None:
+        """A standby that follows, if one is wanted."""
+        if not self._options.standby:
+            return None
+        made = TakeOver(instance, self._base, feed, feed.outcomes, self._say)
+        stack.callback(made.close)
+        try:
+            made.make()
+        except TakeOverError as error:
+            raise InstanceError(str(error)) from error
+        return made
+
+    def _drive(self, instance: Instance, sink: Sink, feed: Feed, over: TakeOver | None) -> None:
         """Feed until everything went through; what goes wrong is noted, the check comes anyway."""
-        crasher = None
-        if self._options.crash:
+        crasher: Crasher | TakeOver | None = over
+        if self._options.crash and over is None:
             crasher = Crasher(instance.paths.run, feed, self._say)
+
+        def now() -> Instance:
+            return over.current if over is not None else instance
+
+        refusals = Refusals(instance.paths.event_log).tell
         sources = Sources(
-            queues=lambda: take_look(lambda: self._attach(instance.paths)),
+            queues=lambda: take_look(lambda: self._attach(now().paths)),
             arrived=lambda: count_arrivals(self._maildirs, self._base / "sink"),
             expected=lambda: expected_count(self._sent, feed.outcomes),
-            ended=lambda: _ended(instance, sink),
-            refusals=Refusals(instance.paths.event_log).tell,
-            channels=lambda: channel_words(instance.paths.run, sink.slow_port),
+            ended=lambda: "" if over is not None and over.running else _ended(now(), sink),
+            refusals=refusals if over is None else str,
+            channels=lambda: channel_words(now().paths.run, sink.slow_port),
         )
         watch = Watch(sources, feed, crasher, self._screen)
         feed.start()
@@ -111,7 +137,7 @@ class Session:
             feed.stop()
             if crasher:
                 crasher.stop()
-        with self._noted(CrashError):
+        with self._noted(CrashError), self._noted(TakeOverError):
             if crasher:
                 crasher.join()
 
@@ -137,7 +163,9 @@ class Session:
 
     @property
     def _maildirs(self) -> Path:
-        return self._base / "spool" / "mail"
+        """Mail that is delivered is not the journal's: it outlives the spool in a folder of its
+        own."""
+        return self._base / "mail" if self._options.standby else self._base / "spool" / "mail"
 
     def _mails(self) -> Iterator[Mail]:
         """The user's mail; else CPython's test messages and generated ones up to the count."""

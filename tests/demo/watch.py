@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tests.demo.crash import Crasher
 from tests.demo.feed import Progress
 from tests.demo.live import Look, Picture, Queues, Screen
+from tests.demo.takeover import TakeOver
 
 REDRAW_S = 0.5
 STALL_S = 60.0  # longer than any pause the demo's conf allows: retries, back-off, death delay
@@ -41,7 +42,7 @@ class Watch:
     """One run's progress."""
 
     def __init__(
-        self, sources: Sources, feed: Progress, crasher: Crasher | None, screen: Screen
+        self, sources: Sources, feed: Progress, crasher: Crasher | TakeOver | None, screen: Screen
     ) -> None:
         self._sources = sources
         self._feed = feed

@@ -55,12 +55,19 @@ ELSEWHERE = {
 }
 """Points of clients and services: test_clients, test_readers, test_service_points, test_channels,
 test_channel and test_maildrop."""
+STANDBYS = {
+    "standby.before_send", "standby.after_send", "standby.after_ack", "standby.before_ack",
+    "standby.before_redo", "standby.before_checkpoint", "standby.before_retire",
+    "promote.after_mark", "promote.after_redo", "promote.after_note", "promote.after_instance",
+}
+"""Points of standbys and of what sends them: test_standby_points."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
 
 
 def test_every_point_is_somebodys() -> None:
-    assert set(SERVING) | set(STARTING) | set(WRITING) | ELSEWHERE | REPAIRING == POINTS
+    assert set(SERVING) | set(STARTING) | set(WRITING) | ELSEWHERE | REPAIRING | (
+        STANDBYS) == POINTS
 
 
 def _busy(instance: Instance) -> None:

@@ -20,9 +20,11 @@ import pytest
 import omq
 from omq.base import events
 from omq.base.errors import Exit, NotPrimary
+from omq.base.paths import SpoolPaths
 from omq.cli import launch
 from omq.cli.watch.facts import gather
 from omq.services.daemon.options import Location
+from omq.storage import poolctrl
 from omq.storage.instance_file import LEAP, Role
 from omq.storage.spool import lock, open_spool
 from tests.process import instance as world
@@ -46,21 +48,31 @@ class Pair:
         return [*OMQ, "standby", "send", "--spool", str(self.primary.root),
                 "--conf", str(self.primary.conf)]
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    @property
+    def fired(self) -> Path:
+        """The faults that have acted."""
+        return self.root.with_name("fired")
+
+    def run(self, *words: str, fault: str = "") -> subprocess.CompletedProcess[str]:
         """A command on the standby."""
         own = words.index("--") if "--" in words else len(words)
         place = ["--spool", str(self.root), "--conf", str(self.primary.conf)]
+        more = {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(self.fired)} if fault else {}
         return subprocess.run([*OMQ, "standby", *words[:own], *place, *words[own:]],
-                              capture_output=True, text=True, timeout=WAIT_S, check=False)
+                              capture_output=True, text=True, timeout=WAIT_S, check=False,
+                              env=dict(os.environ) | more)
 
     def make(self, member: str = "b") -> None:
         done = self.run("init", "--member", member, "--", *self.send)
         assert done.returncode == 0, done.stderr
 
-    def follow(self) -> subprocess.Popen[bytes]:
+    def follow(self, fault: str = "") -> subprocess.Popen[bytes]:
+        """`fault`: where it, or its sender, dies (OMQ_FAULT)."""
+        more = {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(self.fired)} if fault else {}
         with open(self.log, "ab") as log:
             child = subprocess.Popen([*OMQ, "standby", "follow", "--spool", str(self.root),
-                                      "--conf", str(self.primary.conf)], stderr=log)
+                                      "--conf", str(self.primary.conf)], stderr=log,
+                                     env=dict(os.environ) | more)
         self.children.append(child)
         return child
 
@@ -231,6 +243,26 @@ def test_kills_of_everything_lose_nothing_that_was_there(pair: Pair) -> None:
     pair.primary.root.with_name("gone").rename(pair.primary.root)
 
 
+def test_a_checkpoint_is_taken_in_time_and_not_for_each_message(pair: Pair) -> None:
+    pair.primary.settings(checkpoint_interval_s=3600, checkpoint_journal_bytes_max=64 << 20)
+    pair.make()
+    paths = SpoolPaths(pair.root)
+
+    def generation() -> int:
+        control, _ = poolctrl.load(paths)
+        assert control is not None
+        return control.generation
+
+    before = generation()
+    pair.follow()
+    with client(pair) as c:
+        for i in range(50):
+            c.put("A", b"%d" % i)
+            pair.caught_up()
+    until(lambda: pair.status()["redone_lsn"] == pair.status()["synced_lsn"], pair.log.read_text)
+    assert generation() <= before + 1, "one at the beginning"
+
+
 def test_what_is_acknowledged_while_it_is_away_is_lost_with_the_primary(pair: Pair) -> None:
     """The control: nobody waits for this standby, so a judge that never misses anything is none."""
     pair.make()
@@ -267,6 +299,8 @@ def test_what_is_wrong_is_refused(pair: Pair, tmp_path: Path) -> None:
         pair.root = tmp_path / "other"
         done = pair.run("init", *words, "--", *pair.send)
         assert done.returncode == Exit.USAGE and "--member" in done.stderr
+    done = pair.run("init", "--member", "c", "--", "ssh", "x" * 300)
+    assert done.returncode == Exit.USAGE and "put a longer command into a script" in done.stderr
     done = pair.run("init", "--member", "c", "--", "false")
     assert done.returncode == Exit.TEMPORARY and "false" in done.stderr
     assert not (pair.root / "instance.json").exists()

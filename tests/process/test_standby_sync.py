@@ -87,6 +87,10 @@ class Putting:
         except Exception:
             return  # the primary is gone: what was told was told
 
+    def give_up(self) -> None:
+        """Whatever it waits for."""
+        self._stop.set()
+
     def end(self) -> None:
         self._stop.set()
         self.thread.join(WAIT_S)

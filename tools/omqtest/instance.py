@@ -17,6 +17,7 @@ from typing import Any
 
 import omq
 from omq.base.errors import ManagerUnavailable, OmqError
+from omq.base.paths import SpoolPaths
 from omq.cli import launch
 from omq.ipc.client.connection import Client
 from omq.ipc.server.objects import ObjectList
@@ -62,13 +63,17 @@ class RunError(Exception):
 class Instance:
     """See the module."""
 
-    def __init__(self, spool: Path, place: Path, reserve: int = 0) -> None:
+    def __init__(self, spool: Path, place: Path, reserve: int = 0, *, made: bool = False) -> None:
+        """`made`: the spool is there, and so is the configuration."""
         self.spool = spool
         self.place = place
         self.conf = place / "conf"
         self.output = place / "output"
         self.log: Path | None = None
         self.running: dict[str, Child] = {}
+        if made:
+            self.paths = SpoolPaths(spool)
+            return
         self.conf.mkdir(parents=True, exist_ok=True)
         (self.conf / "queues.conf").write_text(QUEUES)
         (self.conf / "omq.conf").write_text(SETTINGS.format(reserve=reserve))

@@ -67,6 +67,20 @@ class Load:
         if kind == "reader":
             self.deaths.say({"op": "death", "since": since})
 
+    def lost(self) -> None:
+        """The host of all of them is gone."""
+        since = self._looked_ns
+        for client in [*self.clients["reader"], *self.clients["putter"]]:
+            client.kill()
+            client.wait()
+        self.clients = {"reader": [], "putter": []}
+        self.deaths.say({"op": "death", "since": since})
+
+    def move(self, run: Instance) -> None:
+        """The next ones are clients of that instance."""
+        self._run = run
+        self._looked_ns = time.monotonic_ns()
+
     def finish(self) -> Verdict:
         """Submitters end, readers empty the queues; the judgement."""
         for putter in self.clients["putter"]:

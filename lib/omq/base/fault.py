@@ -101,6 +101,17 @@ POINTS: Final = frozenset(
         "smtp.before_put",
         "smtp.after_put",
         "errmgr.before_move",
+        "standby.before_send",
+        "standby.after_send",
+        "standby.after_ack",
+        "standby.before_ack",
+        "standby.before_redo",
+        "standby.before_checkpoint",
+        "standby.before_retire",
+        "promote.after_mark",
+        "promote.after_redo",
+        "promote.after_note",
+        "promote.after_instance",
     }
 )
 

@@ -2,7 +2,8 @@
 
 `journal/synced` says how far the journal of a standby is on its own disk: two slots of SYNCED,
 NEWEST_AT bytes apart, written in turn. The slot with the higher generation and a right CRC counts:
-a mark may also go down, when the primary has not kept what it had sent.
+a mark may also go down, when the primary has not kept what it had sent. `flags` says whether blocks
+above it may count (MarkFlag.EXACT: none does).
 
 A stream is a sequence of pieces in each direction, and each piece a head and a payload:
 
@@ -20,7 +21,7 @@ before counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 from omq.base.checksum import crc32c
@@ -36,11 +37,17 @@ PAYLOAD_MAX: Final = 128 << 20
 """Of one piece: a block is no longer, and nobody may have memory taken for more."""
 
 SYNCED = Layout(
-    "magic:4s crc:I version:H spare:H number:I uuid:16s term:I last_crc:I epoch:Q generation:Q "
+    "magic:4s crc:I version:H flags:H number:I uuid:16s term:I last_crc:I epoch:Q generation:Q "
     "offset:Q lsn:Q durable:Q reserved:16s", 96)
 HEAD = Layout(
     "magic:4s crc:I version:H kind:B spare:B term:I sequence:Q number:I length:I offset:Q lsn:Q "
     "durable:Q reserved:8s", 64)
+
+
+class MarkFlag(IntFlag):
+    """Bits of a mark's `flags`."""
+
+    EXACT = 1  # what lies above it is void, however whole it looks
 
 
 class PieceKind(IntEnum):
@@ -79,10 +86,12 @@ class Synced:
     lsn: int  # the last one; in a file without a block that before its first
     durable: int = 0  # highest LSN that is known to be on the primary's disk
     last_crc: int = 0  # of the header of the last block, 0 = the file has none
+    exact: bool = False  # nothing above it counts
 
     def encode(self) -> bytes:
         """One slot."""
-        body = SYNCED.pack(SYNCED_MAGIC, 0, VERSION, 0, self.number, self.uuid, self.term,
+        flags = MarkFlag.EXACT if self.exact else 0
+        body = SYNCED.pack(SYNCED_MAGIC, 0, VERSION, flags, self.number, self.uuid, self.term,
                            self.last_crc, self.epoch, self.generation, self.offset, self.lsn,
                            self.durable, b"")
         return body[:4] + crc32c(body[CRC_FROM:]).to_bytes(4, "little") + body[CRC_FROM:]
@@ -93,7 +102,7 @@ def decode_synced(data: bytes | memoryview) -> Synced | Finding:
     found = []
     for at in (0, NEWEST_AT):
         slot = bytes(data[at : at + SYNCED.size]).ljust(SYNCED.size, b"\0")
-        (magic, crc, version, _, number, uuid, term, last_crc, epoch, generation, offset, lsn,
+        (magic, crc, version, flags, number, uuid, term, last_crc, epoch, generation, offset, lsn,
          durable, _) = SYNCED.unpack(slot)
         if magic != SYNCED_MAGIC:
             continue
@@ -101,7 +110,7 @@ def decode_synced(data: bytes | memoryview) -> Synced | Finding:
             return Finding(Kind.NEWER, f"mark version {version}, known {VERSION}", offset=at)
         if crc32c(slot[CRC_FROM:]) == crc:
             found.append(Synced(uuid, generation, number, term, epoch, offset, lsn, durable,
-                                last_crc))
+                                last_crc, bool(flags & MarkFlag.EXACT)))
     if not found:
         return Finding(Kind.CORRUPT, "how far its journal is on its disk is not noted")
     return max(found, key=lambda each: each.generation)

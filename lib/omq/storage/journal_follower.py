@@ -25,6 +25,8 @@ from omq.storage.journal_reader import FileEntry, load_file, read_entry
 from omq.storage.journal_scan import PAGE_GUESS, Block, FileScan
 
 WINDOW_BYTES: Final = 1 << 20  # one read; larger blocks are read in one piece of their own size
+FIRST_BYTES: Final = 1 << 15
+"""The first read of a call: who follows closely finds one group, and behind it a file of zeros."""
 
 
 class JournalFollower:
@@ -48,13 +50,16 @@ class JournalFollower:
         """The next blocks up to that LSN, together about `bytes_max`; one at least, if any."""
         blocks: list[Block] = []
         left = bytes_max
+        window = FIRST_BYTES
         while self.last_lsn < up_to_lsn and left > 0:
             if self._file is None and not self._open_first():
                 break
             following = self._following()
             target = self._target(up_to_lsn, following)
             if self.last_lsn < target:
-                more = self._advance(target, left, known=target if self._must(following) else 0)
+                more = self._advance(target, min(left, window),
+                                     known=target if self._must(following) else 0)
+                window = WINDOW_BYTES
                 blocks += more
                 left -= sum(block.header.length for block in more)
                 if more:
@@ -133,7 +138,7 @@ class JournalFollower:
 
     def _window(self, bytes_max: int) -> bytes:
         assert self._file is not None
-        data = self._file.read(min(WINDOW_BYTES, max(bytes_max, self._page)), self.offset)
+        data = self._file.read(max(bytes_max, self._page), self.offset)
         claimed = BLOCK.as_dict(data)["length"] if len(data) >= BLOCK.size else 0
         if claimed <= len(data):
             return data

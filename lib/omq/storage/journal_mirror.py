@@ -1,20 +1,26 @@
 """The journal of a standby: the blocks of its primary, each at its place, and how far they are on
 this disk.
 
-`write_block` and `begin_file` take what comes; `sync` makes all of it durable at once, notes that
-(storage.journal_synced), and only then may anybody be told. What does not follow is refused before
+`write_block` and `begin_file` take what comes; `sync` makes all of it durable at once, and only
+then may anybody be told. The mark is noted behind it (storage.journal_synced), and synced where the
+blocks do not show by themselves that they are whole (storage.mirror_chain): one sync a group, and a
+second one for groups with containers, holes, or payloads that fail their CRC, and for the first
+group behind a mark above which nothing counts. What does not follow is refused before
 anything is written: a block belongs into the file that is open (number, epoch, term), at the place
 where the last one ended, with the next LSN and the next number in its file.
 
 Invariants:
-1. The files up to the mark hold what the primary wrote, without a hole. Above the mark a start may
-   find anything, and takes it away before it asks from there (storage.mirror_start).
+1. The files up to the mark hold what the primary wrote, without a hole. Above it a start may find
+   anything: it takes what follows and is whole, and takes the rest away before it asks from there
+   (storage.mirror_start).
 2. `redo_limit` is the smaller of what is synced here and what is known to be on the primary's disk.
    A standby may be ahead of its primary's disk; what the primary's next start does not find there
    is void, and must not have reached the pool here.
 3. The mark goes down (`cut`, `back`) before what is above it is taken away, and never below
    `redo_limit` as it was: a primary that has lost what it said it had synced has another history.
-4. A file is named in `newest` when it has its name, its header and the mark, before any block.
+4. A checkpoint of the pool comes behind a synced mark (`note`): the pool has no way back, so what
+   a start knows to be on both disks must not be less than what is in it.
+5. A file is named in `newest` when it has its name, its header and the mark, before any block.
 
 In the middle of a crash: what was synced and not noted yet is sent again; of each other step the
 start does the rest. Nobody was told of any of it.
@@ -45,6 +51,7 @@ from omq.storage.files import File, create_filled, open_file
 from omq.storage.journal import PREPARED, file_name, numbers_in
 from omq.storage.journal_reader import load_file, read_entry
 from omq.storage.journal_scan import FileScan
+from omq.storage.mirror_chain import is_certain
 from omq.storage.mirror_start import mark_header, settle
 
 Bytes = bytes | memoryview
@@ -67,6 +74,8 @@ class JournalMirror:
         self._newest = journal_newest.open_newest(paths)
         self.durable = self.mark.durable
         self._hole: tuple[int, int] | None = None  # before the next block: its place, LSN before it
+        self._certain = True  # all blocks since the mark show that they are whole
+        self._lazy = False  # the mark is noted, and its slot is not synced
         self._enter()
 
     # position
@@ -122,6 +131,7 @@ class JournalMirror:
         wrong = self._wrong(found, offset, before, len(data))
         if wrong:
             raise self._broken(f"file {number} at {offset}: {wrong}")
+        self._certain = (self._certain and self._hole is None and is_certain(found, data))
         self._file.write([data], offset)
         self.offset, self.lsn, self._hole = offset + len(data), found.last_lsn, None
         self._sequence, self._crc = found.sequence + 1, int.from_bytes(data[4:8], "little")
@@ -199,7 +209,7 @@ class JournalMirror:
         file.path = target
         mark = replace(self.mark, number=header.number, term=header.term, epoch=header.epoch,
                        offset=header.page, lsn=header.first_lsn - 1, durable=self.durable,
-                       last_crc=0)
+                       last_crc=0, exact=False)
         self._note(mark)
         journal_newest.note(self._newest, Newest(header.uuid, header.number, header.epoch,
                                                  header.first_lsn, header.term))
@@ -212,19 +222,28 @@ class JournalMirror:
     # what counts
 
     def sync(self) -> Synced:
-        """All that was written is on the disk, and noted; what may be acknowledged from now on."""
+        """All that was written is on the disk; what may be acknowledged from now on."""
         assert self._file is not None
         if self.lsn > self.mark.lsn:
             self._file.sync()
             self._note(replace(self.mark, offset=self.offset, lsn=self.lsn, durable=self.durable,
-                               last_crc=self._crc))
+                               last_crc=self._crc, exact=False),
+                       sync=not self._certain or self.mark.exact)
+            self._certain = True
         return self.mark
 
-    def _note(self, mark: Synced) -> None:
+    def note(self) -> None:
+        """The mark is on the disk, with what is known of the primary's: before a checkpoint."""
+        self.sync()
+        if self._lazy or self.mark.durable < self.redo_limit:
+            self._note(replace(self.mark, durable=self.durable))
+
+    def _note(self, mark: Synced, *, sync: bool = True) -> None:
+        """Two generations up is the same slot: it holds a mark that was not synced."""
         assert self._notes is not None
-        mark = replace(mark, generation=self.mark.generation + 1)
-        journal_synced.note(self._notes, mark)
-        self.mark = mark
+        mark = replace(mark, generation=self.mark.generation + (2 if self._lazy else 1))
+        journal_synced.note(self._notes, mark, sync=sync)
+        self.mark, self._lazy = mark, not sync
 
     # what does not
 
@@ -241,7 +260,7 @@ class JournalMirror:
         if scan.last_lsn != lsn:
             raise StandbyDiverged(path=path, reason=f"the primary's history goes up to LSN {lsn}, "
                                   f"and a block here up to LSN {scan.last_lsn}")
-        self._go_down(replace(self.mark, offset=scan.offset, lsn=lsn, last_crc=crc))
+        self._go_down(replace(self.mark, offset=scan.offset, lsn=lsn, last_crc=crc, exact=True))
 
     def back(self, number: int) -> None:
         """Take away this file: the primary's history goes up to file `number`, or an earlier one
@@ -260,7 +279,8 @@ class JournalMirror:
         for block in scan:
             crc = int.from_bytes(block.data[4:8], "little")
         self._go_down(replace(self.mark, number=before, term=entry.term, epoch=entry.epoch,
-                              offset=scan.offset, lsn=scan.last_lsn, last_crc=crc))
+                              offset=scan.offset, lsn=scan.last_lsn, last_crc=crc,
+                              exact=True))
 
     def _not_below(self, lsn: int) -> None:
         if lsn < self.redo_limit:
@@ -275,6 +295,9 @@ class JournalMirror:
 
     def close(self) -> None:
         """Close the files; what was not synced is sent again."""
+        if self._lazy and self._notes is not None and durable.latched() is None:
+            self._notes.sync()
+            self._lazy = False
         for file in (self._file, self._notes, self._newest):
             if file is not None:
                 file.close()

@@ -97,7 +97,8 @@ class JournalSource:
                 raise self._gone(self._follower.number, f"{found.file}: {found.reason}")
         self._follower.findings.clear()
         for block in blocks:
-            files = self._files_up_to(block.number, up_to_lsn)
+            files = self._files_up_to(block.number, up_to_lsn) if (
+                block.number > self._announced) else []
             last = files[-1].lsn if files else last
             pieces += files
             if block.header.first_lsn != last + 1:

@@ -1,12 +1,16 @@
 """`journal/synced`: how far the journal of a standby is on its own disk. Where there is one, the
 spool is a standby's.
 
-Invariants: 1. it is noted when all that it says is synced, and before anybody is told so; 2. the
-slot of the mark before is not touched, so one slot is whole at any instant; 3. what lies above it
-was promised to nobody.
+A mark is noted when all that it says is synced, and synced itself only where something rests on it
+(`sync`): the blocks behind it show by themselves how far they are whole (storage.mirror_chain), so
+an acknowledgement needs no second sync.
 
-In the middle of a crash: the slot that is being written fails its CRC, and the mark before counts;
-what was synced behind it is taken away by the next start (storage.journal_mirror) and sent again.
+Invariants: 1. a mark never says more than is synced; 2. of the two slots one holds a synced mark
+at any instant: a mark that was not synced is written over by the next, in the same slot; 3. what
+lies above it and is not whole was promised to nobody.
+
+In the middle of a crash: the slot that is being written fails its CRC, or has any of the marks
+since the last synced one. Each of them is true, and the start goes on from there.
 
 Errors: DiskError (latched); SpoolFull from `open_synced` where it must be made; FileNotFoundError.
 """
@@ -34,10 +38,11 @@ def open_synced(paths: SpoolPaths) -> File:
         return create_filled(path, 2 * NEWEST_AT)
 
 
-def note(file: File, synced: Synced) -> None:
-    """Make it durable."""
+def note(file: File, synced: Synced, *, sync: bool = True) -> None:
+    """Write it into the slot of its generation; `sync`: make it durable."""
     file.write([synced.encode()], synced.generation % 2 * NEWEST_AT)
-    file.sync()
+    if sync:
+        file.sync()
 
 
 def load(paths: SpoolPaths, *, settle: bool = False) -> Synced | Finding:

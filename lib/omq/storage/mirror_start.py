@@ -2,15 +2,17 @@
 
 Several blocks are written before one sync. A power cut may leave the last of them and not the one
 before; a start that took it would see a hole with a valid block behind it, call it damage, and ask
-the primary from behind it: the hole would never be sent again. So everything above the mark goes,
-however whole it looks.
+the primary from behind it: the hole would never be sent again. So the mark moves to the end of what
+follows it without a gap and is whole (storage.mirror_chain: all that was acknowledged is), and what
+is above goes, however whole it looks.
 
     files above the mark's      removed
+    blocks right behind it      stay as far as they are certain; the mark then says so, synced
     bytes above it in its file  zeros
     `newest`                    names the mark's file
 
-In the middle of a crash: each step finds its own half done and does the rest; the mark is not
-touched, and what goes was promised to nobody.
+In the middle of a crash: each step finds its own half done and does the rest; the mark never goes
+down here, and what goes was promised to nobody.
 
 Errors: StandbyDiverged; NewerFormat; DiskError (latched); SpoolFull.
 """
@@ -28,7 +30,9 @@ from omq.format.standby import VERSION, Synced
 from omq.storage import durable, journal_newest, journal_synced
 from omq.storage.files import File, open_file
 from omq.storage.journal import file_name, numbers_in
-from omq.storage.journal_reader import read_entry
+from omq.storage.journal_reader import load_file, read_entry
+from omq.storage.journal_scan import FileScan
+from omq.storage.mirror_chain import extended
 
 _STEP: Final = 1 << 20
 _ZEROS: Final = bytes(_STEP)
@@ -56,11 +60,28 @@ def settle(paths: SpoolPaths, uuid: bytes) -> Synced:
     file = open_file(paths.journal / file_name(mark.number), write=True)
     try:
         file.settle()
-        _clear_above(file, mark.offset)
+        made = _moved_up(paths, uuid, mark)
+        _clear_above(file, made.offset)
     finally:
         file.close()
     _name_newest(paths, header)
-    return mark
+    return made
+
+
+def _moved_up(paths: SpoolPaths, uuid: bytes, mark: Synced) -> Synced:
+    """The mark behind what follows it and is whole; noted, if that is anything."""
+    path = paths.journal / file_name(mark.number)
+    made = extended(mark, FileScan(load_file(path), mark.number, uuid, name=path.name,
+                                   start=mark.offset, after=mark.lsn))
+    if made == mark:
+        return mark
+    file = journal_synced.open_synced(paths)
+    try:
+        made = replace(made, generation=mark.generation + 1)
+        journal_synced.note(file, made)
+    finally:
+        file.close()
+    return made
 
 
 def mark_header(paths: SpoolPaths, uuid: bytes, mark: Synced) -> FileHeader:
@@ -103,11 +124,12 @@ def _name_newest(paths: SpoolPaths, header: FileHeader) -> None:
 
 
 def adopt(paths: SpoolPaths, uuid: bytes, mark: Synced) -> None:
-    """From now on this is a standby's journal, whole up to `mark`: of a base that was verified."""
+    """From now on this is a standby's journal, whole up to `mark`, and nothing above it counts: of
+    a base that was verified, a former primary that rejoins, a promotion."""
     file = journal_synced.open_synced(paths)
     try:
         before = journal_synced.load(paths)
         generation = before.generation + 1 if isinstance(before, Synced) else mark.generation
-        journal_synced.note(file, replace(mark, uuid=uuid, generation=generation))
+        journal_synced.note(file, replace(mark, uuid=uuid, generation=generation, exact=True))
     finally:
         file.close()

@@ -105,7 +105,7 @@ class Standby:
         while self.session.apply():
             pass
         if checkpoint:
-            self.replica.checkpoint(START_NS)
+            self.session.checkpoint(START_NS)
         self.replica.retire()
         assert not self.replica.findings, self.replica.findings
         return said

@@ -11,9 +11,10 @@ from unittest import mock
 from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind, Synced
 from omq.services.standby.sending import Sending
-from omq.storage import mirror_start
+from omq.storage import mirror_chain, mirror_start
 from omq.storage.container_copy import ContainerCopy
 from omq.storage.journal_mirror import JournalMirror
+from omq.storage.journal_scan import FileScan
 from tests.crash.sim.pair_explore import MOVING, How, StandbyCuts, primary_cut
 
 Patch = Callable[[], Any]
@@ -27,10 +28,25 @@ def _acknowledges_first(self: JournalMirror) -> Synced:
 def _notes_first(self: JournalMirror) -> Synced:
     if self.lsn > self.mark.lsn:
         self._note(replace(self.mark, offset=self.offset, lsn=self.lsn, durable=self.durable,
-                           last_crc=self._crc))
+                           last_crc=self._crc, exact=False))
         assert self._file is not None
         self._file.sync()
     return self.mark
+
+
+_note = JournalMirror._note
+
+
+def _never_synced(self: JournalMirror, mark: Synced, *, sync: bool = True) -> None:
+    """A group with a container, or the first one behind a copy, has no synced mark either."""
+    _note(self, mark, sync=sync and mark.number != self.mark.number)
+
+
+def _over_holes(mark: Synced, scan: FileScan) -> Synced:
+    for block in scan:
+        mark = replace(mark, offset=block.offset + block.header.length, lsn=block.header.last_lsn,
+                       last_crc=int.from_bytes(block.data[4:8], "little"), exact=False)
+    return mark
 
 
 _retire = Replica.retire
@@ -94,6 +110,18 @@ MUTANTS = {
     "a start believes what is above its mark": PairMutant(
         lambda: mock.patch.object(mirror_start, "_clear_above", lambda file, offset: None),
         _by_standby_cuts("plain", "groups")),
+    "a start takes blocks behind a gap": PairMutant(
+        lambda: mock.patch.object(mirror_start, "extended", _over_holes),
+        _by_standby_cuts("plain", "groups")),
+    "a start takes blocks whose payloads are torn": PairMutant(
+        lambda: mock.patch.object(mirror_chain, "is_certain", lambda header, data: True),
+        _by_standby_cuts("groups", "plain", "moves")),
+    "a start takes nothing behind its mark": PairMutant(
+        lambda: mock.patch.object(mirror_start, "extended", lambda mark, scan: mark),
+        _by_standby_cuts("plain")),
+    "no mark is synced": PairMutant(
+        lambda: mock.patch.object(JournalMirror, "_note", _never_synced),
+        _by_standby_cuts("plain", "large")),
     "redo goes beyond what the primary has": PairMutant(
         lambda: mock.patch.object(JournalMirror, "redo_limit", property(
             lambda self: self.mark.lsn)),

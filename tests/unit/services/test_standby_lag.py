@@ -62,6 +62,28 @@ def test_the_age_is_that_of_the_oldest_that_it_lacks() -> None:
     assert behind.seconds == 0
 
 
+def test_bytes_are_those_written_since_it_had_all() -> None:
+    now = Clock()
+    behind = Lag(now)
+    found = []
+    for looked in ((20, 10, 1000), (20, 20, 1000), (30, 20, 1500), (40, 20, 2500), (40, 30, 2500),
+                   (50, 30, 100), (50, 50, 100)):
+        behind.note(*looked)
+        found.append(behind.bytes)
+        now.step(3)
+    assert found[:1] == [None], "its line began like that"
+    assert found[1:5] == [0, 500, 1500, 1000], "at the end it has what was there at the first look"
+    assert found[5:] == [None, 0], "another manager counts anew"
+
+
+def test_why_a_standby_went_is_told(paths: SpoolPaths, now: Clock) -> None:
+    Telling(paths).note("b", 30, 10, following=False, force=True, error="its disk is full " * 100)
+    (found,) = standbys(paths)
+    assert found.error.startswith("its disk is full") and len(found.error) == 500
+    told(paths)
+    assert standbys(paths)[0].error == ""
+
+
 def test_samples_are_bounded_and_keep_the_oldest() -> None:
     now = Clock()
     behind = Lag(now)

@@ -4,25 +4,28 @@ of a stream."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from omq.base.errors import StreamBroken
+from omq.base.errors import DiskError, StreamBroken
 from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
 from omq.services.standby.base_receiving import BaseReceiving
+from omq.services.standby.preparing import Preparing
 from omq.services.standby.receiving import Receiving
-from omq.services.standby.sending import Sending
+from omq.services.standby.sending import HELD_S, Sending
 from omq.services.standby.stream import Outgoing, PieceReader
-from omq.storage import standby_holds
+from omq.storage import durable, standby_holds
+from omq.storage.disk import Disk
 from omq.storage.instance_file import Instance, Role
 from omq.storage.journal_reader import load_file, read_entry
 from omq.storage.mirror_start import adopt
 from omq.storage.spool import SpoolInfo, create_spool, make_directories, open_spool
-from tests.unit.storage.world import PAGE, SETTINGS, Journal
+from tests.unit.storage.world import BROKEN, FULL, PAGE, SETTINGS, Journal, use_faulty
 
 PIECES = [Piece(PieceKind.BLOCK, 3, i, 10 * i, 20 * i, 5, bytes([i]) * (37 * i)) for i in range(6)]
 
@@ -75,6 +78,12 @@ def test_nothing_is_believed_behind_the_first_piece_that_is_not_the_next(how: st
         list(reader.feed(raw[-1]))
 
 
+@pytest.fixture(autouse=True)
+def _real_disk_again() -> Iterator[None]:
+    yield
+    durable.use(Disk())
+
+
 @pytest.fixture
 def info(tmp_path: Path) -> SpoolInfo:
     return create_spool(tmp_path / "primary")
@@ -119,6 +128,83 @@ def test_a_stranger_is_refused(info: SpoolInfo, primary: tuple[Journal, Sending]
         primary[1].take(hello(info, said=piece), 1)
     assert not primary[1].following and primary[1].turn(1, 1 << 20) == []
     assert standby_holds.load(info.paths) == {}
+
+
+def test_what_is_kept_for_a_standby_is_looked_at_once_a_second(
+        info: SpoolInfo, primary: tuple[Journal, Sending], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may wait for each acknowledgement; and who was forgotten by mistake is noted again.
+    """
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    _, sending = primary
+    sending.take(hello(info), 1)
+    standby_holds.note(info.paths, "b", None)
+    sending.take(Piece(PieceKind.ACK, 3, 1, lsn=1, durable=1), 1)
+    assert standby_holds.load(info.paths) == {}
+    now[0] += HELD_S
+    sending.take(Piece(PieceKind.ACK, 3, 1, lsn=1, durable=1), 1)
+    assert standby_holds.load(info.paths) == {"b": 1}
+
+
+def test_a_standby_says_why_it_cannot_go_on(info: SpoolInfo, primary: tuple[Journal, Sending]
+                                            ) -> None:
+    primary[1].take(hello(info), 1)
+    with pytest.raises(StreamBroken, match="it cannot go on: no disk space"):
+        primary[1].take(Piece(PieceKind.REFUSE, 3, payload=b"no disk space"), 1)
+
+
+def made_standby(info: SpoolInfo, root: Path) -> Receiving:
+    """It has the primary's first file, without a block."""
+    other = create_spool(root, info.uuid)
+    (other.paths.journal / "0000000001.jnl").write_bytes(
+        load_file(info.paths.journal / "0000000001.jnl")[:PAGE].ljust(64 * PAGE, b"\0"))
+    header = read_entry(info.paths, 1, info.uuid).header
+    assert header is not None
+    adopt(other.paths, info.uuid, Synced(info.uuid, 1, 1, 0, header.epoch, PAGE, 0))
+    return Receiving(other.paths, Instance(info.uuid, 3, Role.STANDBY, "b", "x"),
+                     Replica(other.paths, info.uuid, SETTINGS))
+
+
+def test_a_line_that_breaks_in_the_middle_of_a_group_is_gone_on_with(
+        info: SpoolInfo, primary: tuple[Journal, Sending], tmp_path: Path) -> None:
+    """What was taken and not acknowledged is written: the next connection begins behind it."""
+    writer, sending = primary
+    for body in (b"2", b"3"):
+        writer.put(body)
+    standby = made_standby(info, tmp_path / "standby")
+    (said,) = sending.take(standby.hello(), 3)
+    standby.take(said)
+    for piece in sending.turn(3, 1 << 20)[:2]:
+        standby.take(piece)
+    again = Sending(info.paths, Instance(info.uuid, 3, Role.PRIMARY, "a"))
+    (said,) = again.take(standby.hello(), 3)
+    standby.take(said)
+    assert again.synced == 2
+    for piece in again.turn(3, 1 << 20):
+        standby.take(piece)
+    assert standby.settle().durable == 3
+    again.close()
+    standby.close()
+
+
+@pytest.mark.parametrize("how", ["full", "fails"])
+def test_the_next_journal_file_is_made_aside(tmp_path: Path, how: str) -> None:
+    info = create_spool(tmp_path / "spool")
+    preparing = Preparing(info.paths, SETTINGS)
+    preparing.wait()
+    disk = use_faulty(create=FULL if how == "full" else BROKEN)
+    preparing.begin()
+    if how == "full":
+        preparing.wait()  # there is room in the file that is open
+        assert durable.latched() is None
+        disk.failures.clear()
+        preparing.begin()
+        preparing.wait()
+        assert (info.paths.journal / "next.jnl").stat().st_size == SETTINGS.journal_file_bytes
+    else:
+        with pytest.raises(DiskError):
+            preparing.wait()
+        preparing.wait()  # it was said
 
 
 def test_garbage_for_a_greeting(info: SpoolInfo, primary: tuple[Journal, Sending]) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import NewerFormat, SpoolFull, StandbyDiverged, StreamBroken
-from omq.format.journal import BLOCK, BlockHeader, FileHeader, decode_block, seal_block
+from omq.format.journal import (
+    BLOCK,
+    BlockHeader,
+    FileHeader,
+    FrameFlag,
+    decode_block,
+    seal_block,
+)
 from omq.format.standby import Piece, PieceKind, Synced, decode_synced
 from omq.storage import durable, journal_newest, journal_synced
 from omq.storage.journal import file_name, numbers_in
@@ -82,14 +89,92 @@ def test_one_sync_for_what_came_together_and_the_mark_behind_it(both: Both) -> N
     for body in (b"1", b"2", b"3"):
         both.writer.put(body)
     pieces = both.pieces()
+    _begun(both)
     disk = use_faulty()
     both.take(pieces)
     name = file_name(1)
-    assert disk.calls == [*[f"write {name}"] * 3, f"fdatasync {name}", "write synced",
-                          "fdatasync synced"]
+    assert disk.calls == [*[f"write {name}"] * 3, f"fdatasync {name}", "write synced"]
     disk.calls.clear()
     both.mirror.sync()
     assert disk.calls == [], "nothing new, nothing written"
+    both.mirror.note()
+    assert disk.calls == ["write synced", "fdatasync synced"], "before a checkpoint"
+    disk.calls.clear()
+    both.mirror.note()
+    assert disk.calls == []
+
+
+def _begun(both: Both) -> None:
+    """The standby is at work: its mark is no more that of the copy, above which nothing counts."""
+    both.mirror._note(replace(both.mirror.mark, exact=False))
+
+
+def test_the_first_group_behind_a_copy_has_a_mark_that_is_synced(both: Both) -> None:
+    """What the copy says of what is above it would else count, and take away the group."""
+    both.writer.put(b"1")
+    pieces = both.pieces()
+    disk = use_faulty()
+    both.take(pieces)
+    assert disk.calls[-2:] == ["write synced", "fdatasync synced"]
+
+
+def _harmed_payload(piece: Piece) -> Piece:
+    """Its submitter has sent a payload with a wrong CRC: the block itself is right."""
+    found = decode_block(piece.payload, 0, bytes(piece.payload[16:32]), PAGE)
+    assert isinstance(found, BlockHeader)
+    data = bytearray(piece.payload)
+    data[found.payload_at] ^= 1
+    return replace(piece, payload=bytes(data))
+
+
+def _with_container(piece: Piece, uuid: bytes) -> Piece:
+    """Its message is born with a container."""
+    found = decode_block(piece.payload, 0, uuid, PAGE)
+    assert isinstance(found, BlockHeader)
+    data = bytearray(piece.payload)
+    data[BLOCK.size + 2] |= int(FrameFlag.CONTAINER)
+    seal_block(data, uuid, found)
+    return replace(piece, payload=bytes(data))
+
+
+@pytest.mark.parametrize("how", ["payload", "container"])
+def test_what_does_not_show_that_it_is_whole_has_a_mark_that_is_synced(both: Both, how: str
+                                                                       ) -> None:
+    """And a start takes nothing of the kind behind a mark."""
+    both.writer.put(b"1")
+    both.writer.put(b"2")
+    first, second = both.pieces()
+    second = _harmed_payload(second) if how == "payload" else _with_container(
+        second, both.info.uuid)
+    both.take([first])
+    both.mirror.note()
+    disk = use_faulty()
+    both.take([second])
+    assert disk.calls[-2:] == ["write synced", "fdatasync synced"]
+    mark = both.mirror.mark
+    path = both.info.paths.journal / journal_synced.NAME
+    data = bytearray(path.read_bytes())
+    data[mark.generation % 2 * 4096 + 20] ^= 1
+    path.write_bytes(data)
+    both.mirror.close()
+    again = JournalMirror(both.info.paths, both.info.uuid)
+    assert again.mark.lsn == first.lsn, "the mark was all that said so"
+
+
+def test_the_slot_of_a_mark_that_was_not_synced_is_written_over(both: Both) -> None:
+    """So the other one holds a mark that is on the disk, at any instant."""
+    _begun(both)
+    first = both.mirror.mark.generation
+    for body in (b"1", b"2", b"3"):
+        both.writer.put(body)
+        both.take(both.pieces())
+        assert both.mirror.mark.generation % 2 != first % 2
+    both.mirror.note()
+    kept = both.mirror.mark.generation
+    assert kept % 2 != first % 2
+    both.writer.put(b"4")
+    both.take(both.pieces())
+    assert both.mirror.mark.generation % 2 != kept % 2
 
 
 def test_the_limit_is_what_both_disks_have(both: Both) -> None:
@@ -271,21 +356,77 @@ def test_damage_of_the_primary_is_not_passed_on(both: Both) -> None:
         both.pieces()
 
 
-def test_a_start_takes_away_what_is_above_the_mark(both: Both) -> None:
+def _lost_marks(both: Both, since: Synced) -> None:
+    """A power cut took what was noted and not synced since then."""
+    path = both.info.paths.journal / journal_synced.NAME
+    path.write_bytes(bytes(8192))
+    file = journal_synced.open_synced(both.info.paths)
+    journal_synced.note(file, since)
+    file.close()
+
+
+def test_a_start_finds_what_was_acknowledged_behind_the_mark(both: Both) -> None:
+    _begun(both)
+    before = both.mirror.mark
     for body in (b"1", b"2", b"3"):
         both.writer.put(body)
-    first, second, third = both.pieces()
-    both.take([first])
-    for piece in (second, third):
-        both.mirror.write_block(piece.number, piece.offset, piece.payload)
+        both.take(both.pieces())
+    acknowledged = both.mirror.mark
     both.mirror.close()
+    _lost_marks(both, before)
+    again = JournalMirror(both.info.paths, both.info.uuid)
+    assert (again.lsn, again.offset, again.mark.last_crc) == (
+        acknowledged.lsn, acknowledged.offset, acknowledged.last_crc)
+    found = journal_synced.load(both.info.paths)
+    assert isinstance(found, Synced) and found.lsn == acknowledged.lsn, "and notes it"
+    assert again.durable == 2, "as its blocks say"
+
+
+@pytest.mark.parametrize("torn", ["header", "payload", "missing"])
+def test_a_start_takes_away_what_is_not_whole_and_all_behind_it(both: Both, torn: str) -> None:
+    _begun(both)
+    before = both.mirror.mark
+    for body in (b"1", b"2" * 600, b"3"):
+        both.writer.put(body)
+    first, second, third = both.pieces()
+    both.take([first, second, third])
+    both.mirror.close()
+    file = both.info.paths.journal / file_name(1)
+    data = bytearray(file.read_bytes())
+    at = second.offset + {"header": 40, "payload": 300 + 512, "missing": 0}[torn]
+    if torn == "missing":
+        data[at : at + len(second.payload)] = bytes(len(second.payload))
+    else:
+        data[at] ^= 1
+    file.write_bytes(data)
+    _lost_marks(both, before)
     again = JournalMirror(both.info.paths, both.info.uuid)
     assert (again.lsn, again.offset) == (1, second.offset)
-    assert not any(load_file(both.info.paths.journal / file_name(1))[second.offset :])
+    assert not any(load_file(file)[second.offset :])
     assert both.source.agree(again.mark).kind is PieceKind.FOLLOW
     both.mirror = again
     both.take(both.pieces())
     assert both.same() and again.lsn == 3
+
+
+def test_what_was_given_up_does_not_come_back(both: Both) -> None:
+    """The mark went down, and what was above it was not taken away yet: whole blocks."""
+    for body in (b"1", b"2", b"3"):
+        both.writer.put(body)
+    pieces = both.pieces()
+    both.take(pieces)
+    whole = load_file(both.info.paths.journal / file_name(1))
+    both.mirror.note_durable(0)
+    both.mirror.durable = 1
+    both.mirror.cut(1)
+    assert both.mirror.mark.exact
+    both.mirror.close()
+    (both.info.paths.journal / file_name(1)).write_bytes(whole)
+    again = JournalMirror(both.info.paths, both.info.uuid)
+    assert again.lsn == 1
+    both.mirror = again
+    both.take(pieces[1:])
+    assert not again.mark.exact and again.lsn == 3
 
 
 def test_a_mark_of_a_newer_omq_is_left_to_it(both: Both) -> None:
@@ -333,15 +474,19 @@ def test_a_standby_that_is_damaged_says_so(both: Both, damage: str) -> None:
 def test_a_torn_mark_leaves_the_one_before(both: Both) -> None:
     both.writer.put(b"1")
     both.take(both.pieces())
+    both.mirror.note()
     before = both.mirror.mark
     both.writer.put(b"2")
     both.take(both.pieces())
+    after = both.mirror.mark
     path = both.info.paths.journal / journal_synced.NAME
     data = bytearray(path.read_bytes())
-    data[both.mirror.mark.generation % 2 * 4096 + 20] ^= 1
-    path.write_bytes(data)
+    data[after.generation % 2 * 4096 + 20] ^= 1
     both.mirror.close()
-    assert JournalMirror(both.info.paths, both.info.uuid).mark == before
+    path.write_bytes(data)
+    found = journal_synced.load(both.info.paths)
+    assert found == before
+    assert JournalMirror(both.info.paths, both.info.uuid).mark.lsn == after.lsn
 
 
 def test_a_full_disk_refuses_the_next_file(both: Both) -> None:

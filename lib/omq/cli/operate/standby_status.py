@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from omq.base.amounts import duration
+from omq.base.amounts import duration, size
 from omq.base.clock import iso_time
 from omq.base.errors import Exit
 from omq.base.paths import SpoolPaths
@@ -72,11 +72,14 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
 
 
 def standby_line(state: dict[str, Any]) -> str:
-    """`b: 12 frames, 0.3 s behind`."""
+    """`b: 12 frames, 40.0 KiB, 0.3 s behind`."""
     frames, seconds = state["lag_frames"], state["lag_s"]
+    lacks = state.get("lag_bytes")
     behind = "lag not known" if seconds is None else (
-        f"{'a new term' if frames is None else f'{frames} frames'}, {duration(seconds)} behind")
+        f"{'a new term' if frames is None else f'{frames} frames'}, "
+        f"{'' if lacks is None else size(lacks) + ', '}{duration(seconds)} behind")
     away = state["away_s"]
     how = "" if state["following"] else (
         ", away" if away is None else f", away for {duration(away)}")
-    return f"{state['member']}: {behind}{how}"
+    why = f" ({state['error']})" if state.get("error") else ""
+    return f"{state['member']}: {behind}{how}{why}"

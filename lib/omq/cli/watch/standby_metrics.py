@@ -23,13 +23,17 @@ def families(facts: Facts, label: str, instance: str) -> Iterator[Metric]:
     following = GaugeMetricFamily("omq_standby_following", "1: the standby follows", labels=labels)
     frames = GaugeMetricFamily("omq_standby_lag_frames", "Frames that the standby lacks",
                                labels=labels)
+    lacks = GaugeMetricFamily("omq_standby_lag_bytes", "Bytes of the journal that the standby "
+                              "lacks", labels=labels)
     seconds = GaugeMetricFamily("omq_standby_lag_seconds", "Age of the oldest frame that the "
                                 "standby lacks; 0: it has all", labels=labels)
     for each in found[:STANDBYS_MAX]:
         following.add_metric([instance, each.member], float(each.following))
         if each.lag_frames is not None:
             frames.add_metric([instance, each.member], each.lag_frames)
+        if each.lag_bytes is not None:
+            lacks.add_metric([instance, each.member], each.lag_bytes)
         if each.lag_s is not None:
             seconds.add_metric([instance, each.member], each.lag_s)
     if found:
-        yield from (following, frames, seconds)
+        yield from (following, frames, lacks, seconds)

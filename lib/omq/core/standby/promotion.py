@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from omq.base.errors import StandbyDiverged
+from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.replica import Replica
@@ -40,6 +41,7 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
     said of the primary; a copy to look at is a former one."""
     mark = settle(paths, instance.uuid)
     adopt(paths, instance.uuid, replace(mark, durable=max(mark.durable, mark.lsn)))
+    point("promote.after_mark")
     replica = Replica(paths, instance.uuid, settings, progress)
     try:
         replica.start()
@@ -51,10 +53,13 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
                                   reason=found.reason)
     finally:
         replica.close()
+    point("promote.after_redo")
     term = max(instance.term, mark.term) + (role is Role.PRIMARY)
     made = replace(instance, term=term, role=role, primary=primary)
     if role is Role.PRIMARY:
         promotions.note(paths, Promotion(made.term, mark.lsn, made.member, time_ns))
+        point("promote.after_note")
     instance_file.write(paths, made)
+    point("promote.after_instance")
     journal_synced.remove(paths)
     return made

@@ -23,8 +23,9 @@ limit are not read; 3. journal files go oldest first and never leave a gap.
 In the middle of a crash: the last poolctrl slot counts, `start` finishes a checkpoint that was cut,
 and the same frames are redone; copies are written to the same places again.
 
-Errors: DiskError (latched); SpoolFull, which forgets nothing; BodyUnavailable and BodyDamaged: a
-body that was to be copied; StandbyDiverged: the pool has no checkpoint of this instance.
+Errors: DiskError (latched); SpoolFull, which forgets nothing, and may be tried again;
+BodyUnavailable and BodyDamaged: a body that was to be copied; StandbyDiverged: the pool has no
+checkpoint of this instance.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ import numpy as np
 
 from omq.base.arrays import Vector
 from omq.base.checksum import crc32c
-from omq.base.errors import BadItemRef, BodyDamaged, BodyUnavailable, StandbyDiverged
+from omq.base.errors import BadItemRef, BodyDamaged, BodyUnavailable, SpoolFull, StandbyDiverged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.engine.state import IDEL
@@ -113,22 +114,26 @@ class Replica:
         self._follower.close()
         self._follower = JournalFollower(self._paths, self._uuid, *self._at)
 
-    def advance(self, limit: int) -> bool:
-        """Redo up to `limit`, or as much as one checkpoint should hold; was there anything?"""
+    def advance(self, limit: int) -> int:
+        """Redo up to `limit`, or about WINDOW_BYTES of it; how many bytes of blocks. 0: nothing."""
         blocks = self._follower.read(limit, WINDOW_BYTES)
         self._note(self._follower.findings)
-        for part in _apart(blocks):
-            self._carry_out(part[0])
-            self._note_containers(part[0])
-            self.redo.apply(part)
+        try:
+            for part in _apart(blocks):
+                self._carry_out(part[0])
+                self._note_containers(part[0])
+                self.redo.apply(part)
+                last = part[-1]
+                self._at = last.number, last.offset + last.header.length, last.header.last_lsn
+        except SpoolFull:
+            self.rewind()  # what was read and not redone comes again, when there is room
+            raise
         if blocks:
-            last = blocks[-1]
-            self._at = last.number, last.offset + last.header.length, last.header.last_lsn
             self._epoch = max(self._epoch, *(block.header.epoch for block in blocks))
             self.redo.next_qpool = max(self.redo.next_qpool,
                                        *(block.header.next_qpool for block in blocks))
         self._note(self.redo.findings)
-        return bool(blocks)
+        return sum(block.header.length for block in blocks)
 
     def _note(self, found: list[Finding]) -> None:
         """Keep what is damage; what a mere crash leaves is none."""

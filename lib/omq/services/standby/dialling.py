@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import ssl
 import time
@@ -29,6 +30,7 @@ from omq.services.channel.security import context_for_peers
 from omq.services.network.secret_file import wrong
 from omq.services.network.tls import secure
 from omq.services.standby.line import Command, Connection, Line, Secured
+from omq.storage.instance_file import PRIMARY_MAX
 
 SCHEME: Final = "tls://"
 PORT: Final = 9817
@@ -38,6 +40,10 @@ _ADDRESS: Final = re.compile(r"tls://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0
 
 def parse(words: Sequence[str]) -> tuple[str, int] | None:
     """Host and port of an address; None: it is a command. BadArgument."""
+    if len(shlex.join(words)) > PRIMARY_MAX:
+        raise BadArgument(argument="the primary", value=shlex.join(words)[:50] + "...",
+                          rule=f"at most {PRIMARY_MAX} characters: put a longer command into a "
+                          "script")
     if not words or not words[0].startswith(SCHEME):
         return None
     found = _ADDRESS.fullmatch(words[0])

@@ -2,16 +2,22 @@
 lock, takes what its primary sends, and keeps its pool up to it.
 
     what came together is written, synced once, noted, acknowledged
-    then redone, up to what is on the primary's disk as well; a checkpoint as often as pool.writer
+    redone later, up to what is on the primary's disk as well, for many acknowledgements together: a
+    client of the primary may wait for each of them, and for no redo (REDO_S, REDO_BYTES)
+    a checkpoint as often as pool.writer takes one
     a line that breaks is made anew, after a pause that grows; what was not noted is sent again
+    a full disk is a line that breaks: nothing more is acknowledged until there is room
 
 While `omq standby pause` holds, what comes is written, synced and acknowledged, and nothing is
 redone: the pool stays as it is, the journal grows.
 
-run/standby.json says how it is (`omq standby status`). A standby that cannot follow (another
-history, damage, a full disk) says so and ends; nothing of it is thrown away.
+In the middle of a crash: what was acknowledged and not redone lies synced in the journal, below the
+mark; the next start and a promotion redo it from the checkpoint on, as a start of a primary does.
 
-Errors: StandbyDiverged, BodyUnavailable, BodyDamaged, SpoolFull, DiskError; StreamBroken from
+run/standby.json says how it is (`omq standby status`). A standby that cannot follow (another
+history, damage, a disk that fails) says so and ends; nothing of it is thrown away.
+
+Errors: StandbyDiverged, BodyUnavailable, BodyDamaged, DiskError; StreamBroken and SpoolFull from
 `make`; those of services.standby.dialling.
 """
 
@@ -20,15 +26,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 from omq.base import clock, modes, side_files
 from omq.base.amounts import duration
-from omq.base.errors import ConfigError, StandbyDiverged, StreamBroken
+from omq.base.errors import ConfigError, SpoolFull, StandbyDiverged, StreamBroken
+from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.standby.replica import WINDOW_BYTES, Replica
+from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
@@ -36,14 +43,16 @@ from omq.services.daemon.signals import Signals
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
+from omq.services.standby.preparing import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.storage import durable, spool
 from omq.storage.instance_file import LEAP, Instance
-from omq.storage.journal import prepare_next
 
 SILENCE_S: Final = 30.0  # a primary says something each second
 PAUSE_S: Final = (0.1, 10.0)  # before the line is made anew: the first one, the longest
 LOOK_S: Final = 0.5
+REDO_S: Final = 0.1  # so long what is acknowledged may wait until it is redone
+REDO_BYTES: Final = 1 << 20  # or so much of it: a promotion has no more to do
 Told = Callable[[str], None]
 
 
@@ -63,9 +72,11 @@ class Follower:
         self.replica = Replica(paths, instance.uuid, settings)
         self.replica.start()
         self.session = Receiving(paths, instance, self.replica)
+        self._preparing = Preparing(paths, settings)
         self._heard = 0.0
         self._due = self._told = 0.0
-        self._bytes = 0
+        self._redo_due = 0.0
+        self._bytes = self._owed = 0  # since the last checkpoint, since the last redo
         self._error = ""
 
     def run(self) -> None:
@@ -79,7 +90,7 @@ class Follower:
                     self._follow(way.line)
                 finally:
                     way.close()
-            except (StreamBroken, ConfigError) as error:
+            except (StreamBroken, ConfigError, SpoolFull) as error:
                 if isinstance(error, ConfigError) and not self._heard:
                     raise  # else a certificate that is being renewed: the next time it is there
                 if str(error) != self._error:
@@ -92,26 +103,52 @@ class Follower:
         self.notifier.stopping()
 
     def _follow(self, line: Line) -> None:
+        try:
+            self._serve(line)
+        except SpoolFull as error:
+            with suppress(StreamBroken):  # the primary's status says it, too
+                line.send(Piece(PieceKind.REFUSE, self.session.instance.term,
+                                payload=str(error)[:500].encode()))
+            raise
+
+    def _serve(self, line: Line) -> None:
         line.send(self.session.hello())
         self._heard = time.monotonic()
         while not self._signals.stopping:
             came = False
-            for piece in line.receive(LOOK_S):
+            for piece in line.receive(self._wait_s()):
                 came = True
                 self._bytes += len(piece.payload)
+                self._owed += len(piece.payload)
+                if piece.kind is PieceKind.FILE:
+                    self._preparing.wait()
                 answer = self.session.take(piece)
                 if answer is not None:
                     line.send(answer)
             now = time.monotonic()
             if came:
                 self._heard, self._error = now, ""
-                line.send(self.session.settle())
+                said = self.session.settle()
+                point("standby.before_ack")
+                line.send(said)
+                self._redo_due = self._redo_due or now + REDO_S
             elif now - self._heard > SILENCE_S:
                 raise _silent(line)
             self._apply(now)
             self._tell()
 
+    def _wait_s(self) -> float:
+        """Until something is wanted of this side."""
+        if not self._redo_due:
+            return LOOK_S
+        return max(0.0, min(LOOK_S, self._redo_due - time.monotonic()))
+
     def _apply(self, now: float) -> None:
+        if self._owed < REDO_BYTES and not (self._redo_due and now >= self._redo_due) and (
+                now < self._due):
+            return
+        self._owed, self._redo_due = 0, 0.0
+        point("standby.before_redo")
         full = not self.paused and self._redo()
         if self.replica.findings:
             found = self.replica.findings[0]
@@ -119,9 +156,11 @@ class Follower:
         late = full or self._bytes >= self._settings.checkpoint_journal_bytes_max
         if late or now >= self._due:
             self._due, self._bytes = now + self._settings.checkpoint_interval_s, 0
-            if self.replica.checkpoint(clock.wall_ns()) is not None:
+            point("standby.before_checkpoint")
+            if self.session.checkpoint(clock.wall_ns()):
+                point("standby.before_retire")
                 self.replica.retire()
-            prepare_next(self._paths, self._settings)
+            self._preparing.begin()
 
     @property
     def paused(self) -> bool:
@@ -129,11 +168,14 @@ class Follower:
         return durable.status(self._paths.standby_pause) is not None
 
     def _redo(self) -> bool:
-        """Up to where both disks are, but no more than one checkpoint should hold; is there more?
-        Behind a pause there may be hours of it."""
-        for _ in range(max(1, self._settings.checkpoint_journal_bytes_max // WINDOW_BYTES)):
-            if not self.session.apply():
+        """Up to where both disks are, but no more than one checkpoint should hold; may there be
+        more? Behind a pause there may be hours of it."""
+        left = self._settings.checkpoint_journal_bytes_max
+        while left > 0:
+            done = self.session.apply()
+            if not done:
                 return False
+            left -= done
         return True
 
     def state(self) -> dict[str, Any]:
@@ -162,8 +204,9 @@ class Follower:
     def close(self) -> None:
         """A last checkpoint, and everything is let go."""
         try:
+            self._preparing.wait()
+            self.session.checkpoint(clock.wall_ns())
             self.session.close()
-            self.replica.checkpoint(clock.wall_ns())
         finally:
             self.replica.close()
             side_files.remove(self._paths.standby)

@@ -3,7 +3,10 @@ run/standby-MEMBER.json for `omq standby status`, alarms, metrics and the consol
 
 Frames are counted from the last number that the standby has acknowledged; where the distance is
 that of a new term (LEAP), nobody counted, and it is None. Seconds are the age of the oldest frame
-that is on the primary's disk and not on the standby's, since this line began; 0: it has all.
+that is on the primary's disk and not on the standby's, since this line began; 0: it has all. Bytes
+are those of the journal that the manager has written since the standby was last known to have a
+place in it, at most those of STEP_NS too many; None: it has not caught up since this line, or this
+manager, began.
 
 A line that ends is told, too, and the file stays: a standby that is away is known. Ages are
 measured by time since boot, so a clock that is set makes nobody silent; a file of before a reboot
@@ -31,6 +34,7 @@ SAMPLES_MAX: Final = 1024
 TOLD_NS: Final = clock.NS_PER_S  # between two words about a standby
 SILENT_NS: Final = 10 * clock.NS_PER_S  # without a word: the process that served it is gone
 _BYTES_MAX: Final = 4096
+_ERROR_MAX: Final = 500
 _PREFIX: Final = "standby-"
 _SUFFIX: Final = ".json"
 
@@ -40,17 +44,28 @@ class Lag:
 
     def __init__(self, monotonic_ns: Callable[[], int] = clock.monotonic_ns) -> None:
         self._now = monotonic_ns
-        self._samples: list[tuple[int, int]] = []  # when; up to which LSN the disk was then
+        # When; up to which LSN the disk was then; bytes of the journal then.
+        self._samples: list[tuple[int, int, int]] = []
+        self._had: int | None = None  # bytes of the journal up to where the standby was known
+        self._written = 0
 
-    def note(self, durable_lsn: int, acked: int) -> None:
-        """So far is the disk here, so far the standby."""
+    def note(self, durable_lsn: int, acked: int, written: int = 0) -> None:
+        """So far is the disk here, so far the standby; `written`: bytes of the journal since the
+        manager began."""
         samples, now = self._samples, self._now()
+        if written < self._written:  # another manager counts anew
+            self._had = None
+        self._written = written
         while samples and samples[0][1] <= acked:
+            if self._had is not None:
+                self._had = samples[0][2]
             del samples[0]
+        if durable_lsn <= acked:
+            self._had = written
         if durable_lsn <= acked or (samples and (
                 durable_lsn <= samples[-1][1] or now - samples[-1][0] < STEP_NS)):
             return
-        samples.append((now, durable_lsn))
+        samples.append((now, durable_lsn, written))
         if len(samples) > SAMPLES_MAX:  # the first says the age: it stays
             del samples[1::2]
 
@@ -59,10 +74,16 @@ class Lag:
         """The age of the oldest that it does not have."""
         return (self._now() - self._samples[0][0]) / clock.NS_PER_S if self._samples else 0.0
 
+    @property
+    def bytes(self) -> int | None:
+        """Of the journal, that it does not have; None: nobody knows."""
+        return None if self._had is None else max(0, self._written - self._had)
+
 
 @dataclass(frozen=True, slots=True)
 class StandbyState:
-    """One standby. `away_s`: how long it does not follow, 0: it does; None: nobody knows."""
+    """One standby. `away_s`: how long it does not follow, 0: it does; None: nobody knows. `error`:
+    why its line ended, as it or its sender said."""
 
     member: str
     following: bool
@@ -71,6 +92,8 @@ class StandbyState:
     lag_frames: int | None
     lag_s: float | None
     away_s: float | None
+    lag_bytes: int | None = None
+    error: str = ""
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
@@ -84,12 +107,12 @@ class Telling:
         self._paths, self._lag = paths, Lag()
         self._due = 0
 
-    def note(self, member: str, durable_lsn: int, acked: int, *, following: bool,
-             force: bool = False) -> None:
+    def note(self, member: str, durable_lsn: int, acked: int, written: int = 0, *,
+             following: bool, force: bool = False, error: str = "") -> None:
         """At most so often as TOLD_NS says, but with `force`."""
         if not member or not acked:
             return  # it has not said yet where it is
-        self._lag.note(durable_lsn, acked)
+        self._lag.note(durable_lsn, acked, written)
         now = clock.monotonic_ns()
         if now < self._due and not force:
             return
@@ -98,7 +121,8 @@ class Telling:
         side_files.replace(_file(self._paths, member), (json.dumps({
             "member": member, "following": following, "acked_lsn": acked,
             "primary_lsn": durable_lsn, "lag_frames": behind if behind < LEAP else None,
-            "lag_s": round(self._lag.seconds, 3), "monotonic_ns": now,
+            "lag_s": round(self._lag.seconds, 3), "lag_bytes": self._lag.bytes,
+            "error": error[:_ERROR_MAX], "monotonic_ns": now,
             "time_ns": clock.wall_ns()}, sort_keys=True) + "\n").encode(), modes.PUBLIC)
 
 
@@ -125,16 +149,19 @@ def _state(paths: SpoolPaths, member: str) -> StandbyState:
         acked, primary = int(found["acked_lsn"]), int(found["primary_lsn"])
         lag_s, said = float(found["lag_s"]), found["following"] is True
         frames = None if found["lag_frames"] is None else int(found["lag_frames"])
+        lacks = None if found.get("lag_bytes") is None else int(found["lag_bytes"])
+        error = str(found.get("error", ""))  # an earlier omq says neither
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return StandbyState(member, following=False, acked_lsn=0, primary_lsn=0, lag_frames=None,
                             lag_s=None, away_s=None)
     age = clock.monotonic_ns() - told
     if said and 0 <= age < SILENT_NS:
         return StandbyState(member, following=True, acked_lsn=acked, primary_lsn=primary,
-                            lag_frames=frames, lag_s=lag_s, away_s=0.0)
+                            lag_frames=frames, lag_s=lag_s, away_s=0.0, lag_bytes=lacks)
     away = max(0, age if age >= 0 else clock.wall_ns() - time_ns) / clock.NS_PER_S
     return StandbyState(member, following=False, acked_lsn=acked, primary_lsn=primary,
-                        lag_frames=frames, lag_s=lag_s + away, away_s=away)
+                        lag_frames=frames, lag_s=lag_s + away, away_s=away, lag_bytes=lacks,
+                        error=error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from omq.format.standby import Piece
 from omq.services.standby.stream import Outgoing, PieceReader
 
 READ_BYTES: Final = 1 << 20
+TOGETHER_BYTES: Final = 1 << 16
 END_S: Final = 5.0  # for a command to end by itself when its line was closed
 
 
@@ -103,7 +104,9 @@ class Line:
 
     def send(self, piece: Piece) -> None:
         """All of it; waits for room as long as the other side may be silent."""
-        for part in self._out.encode(piece):
+        head, payload = self._out.encode(piece)
+        together = len(payload) <= TOGETHER_BYTES  # the other side wakes once
+        for part in (b"".join((head, payload)),) if together else (head, payload):
             view = memoryview(part)
             while len(view):
                 try:

@@ -21,7 +21,9 @@ from typing import Final
 
 from omq.base.amounts import duration
 from omq.base.errors import ManagerUnavailable, OmqError, StreamBroken
+from omq.base.fault import point
 from omq.base.paths import SpoolPaths
+from omq.format.index import Counter
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.durable_look import DurableLook
 from omq.services.standby.attached import Attached
@@ -48,7 +50,7 @@ class Primary:
         self._look = DurableLook(paths)
         self._beat = 0.0
         self._heard = time.monotonic()
-        self._telling = Telling(paths)
+        self._telling, self._error = Telling(paths), ""
         self._sync, self._attached = sync, Attached(paths)
 
     def serve(self) -> None:
@@ -61,9 +63,11 @@ class Primary:
             if self._sending.superseded:
                 self._step_down()
             self._refuse(error)
+            self._error = str(error)
             raise
         except OmqError as error:
             self._refuse(error)
+            self._error = str(error)
             raise
         finally:
             self._tell(following=False)
@@ -76,8 +80,12 @@ class Primary:
             self._attached.turn(self._sending.member, self._sending.synced)
         durable = max(self._look.look(), self._attached.durable)
         pieces = self._sending.turn(durable, BYTES_MAX)
+        if pieces:
+            point("standby.before_send")
         for piece in pieces:
             self._line.send(piece)
+        if pieces:
+            point("standby.after_send")
         for piece in self._line.receive(0 if pieces else self._poll_s, self._attached.descriptor):
             self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
@@ -86,6 +94,8 @@ class Primary:
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
             self._sending.refuse_superseded(self._sending.superseded)
+            if piece.kind is PieceKind.ACK:
+                point("standby.after_ack")
         now = time.monotonic()
         if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
             raise StreamBroken(peer=self._line.peer,
@@ -100,8 +110,10 @@ class Primary:
 
     def _tell(self, *, following: bool) -> None:
         sending = self._sending
-        self._telling.note(sending.member, self._look.lsn, sending.synced, following=following,
-                           force=not following)
+        index = self._look.index
+        written = index.counter(Counter.JOURNAL_BYTES) if index is not None else 0
+        self._telling.note(sending.member, self._look.lsn, sending.synced, written,
+                           following=following, force=not following, error=self._error)
 
     def _base(self, piece: Piece) -> None:
         """A copy of the pool; then the standby says HELLO."""

@@ -7,12 +7,13 @@
     DURABLE             nothing new; how far the primary's disk is
 
 `settle` makes all that came together durable by one sync of the journal, and gives the ACK; `apply`
-redoes it.
+redoes it, whenever that may be; `checkpoint` makes what was redone the pool.
 
 Invariants: 1. a piece of an earlier term is refused: it is a former primary's (its refusal changes
 nothing, and is told as it is); 2. of a later one instance.json is written first: this standby
-follows no earlier one again, whatever comes; 3. an ACK is made behind the mark; containers are
-synced before it.
+follows no earlier one again, whatever comes; 3. an ACK is made behind the sync; containers are
+synced before it; 4. a checkpoint is taken behind a synced mark; 5. a connection begins behind all
+that came by the one before.
 
 Errors: StreamBroken; StandbyDiverged; DiskError; those of Replica.
 """
@@ -48,9 +49,11 @@ class Receiving:
         self._peer = "the primary"
 
     def hello(self) -> Piece:
-        """Who this is, and where it goes on."""
+        """Who this is, and where it goes on: behind what came before, also when the line broke in
+        the middle of a group."""
         self.following = False
         self._containers.close()
+        self.settle()
         who = {"uuid": self.instance.uuid.hex(), "member": self.instance.member}
         return Piece(PieceKind.HELLO, self.instance.term, self.mirror.number,
                      payload=self.mirror.mark.encode() + json.dumps(who).encode())
@@ -125,9 +128,14 @@ class Receiving:
         return Piece(PieceKind.ACK, self.instance.term, mark.number, lsn=mark.lsn,
                      durable=mark.lsn)
 
-    def apply(self) -> bool:
-        """Redo what both disks have; was there anything?"""
+    def apply(self) -> int:
+        """Redo what both disks have; how many bytes of blocks. 0: there is nothing left."""
         return self._replica.advance(self.mirror.redo_limit)
+
+    def checkpoint(self, time_ns: int) -> bool:
+        """Make what was redone the checkpoint, if there is anything; was there?"""
+        self.mirror.note()
+        return self._replica.checkpoint(time_ns) is not None
 
     def _broken(self, reason: str) -> StreamBroken:
         return StreamBroken(peer=self._peer, reason=reason)

@@ -3,6 +3,7 @@ disk here.
 
     HELLO    is the standby's position in our history? FOLLOW, or BACK as far as it is
     ASK      what is this? SAID
+    REFUSE   why it cannot go on, as on a full disk
     ACK      what the standby has; the journal file in which it goes on is kept (standby_holds)
 
 A container is sent before the block that names it. One that is gone has no message any more: its
@@ -20,6 +21,7 @@ JournalSource.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -37,6 +39,9 @@ from omq.storage.containers import REF_BYTES, open_item
 from omq.storage.instance_file import Instance, is_member_name
 from omq.storage.journal_source import JournalSource
 
+HELD_S: Final = 1.0
+"""A standby that is at the same file as before is noted again after so long: somebody may have had
+it forgotten. In between each ACK would be a look at a file, and a client may wait for it."""
 CHUNK_BYTES: Final = 1 << 20  # of a container in one piece
 _CONTAINER: Final = int(FrameFlag.CONTAINER)
 
@@ -49,6 +54,7 @@ class Sending:
         self.acked = self.synced = 0
         self.superseded = 0  # the later term that the standby knows
         self.following = False
+        self._held = (0, 0.0)  # the file that was noted last, and until when that is enough
         self._paths, self._instance = paths, instance
         self._source = JournalSource(paths, instance.uuid, instance.term)
 
@@ -60,7 +66,7 @@ class Sending:
         if piece.kind is PieceKind.HELLO:
             mark = self._position(piece)
             self.refuse_superseded(piece.term)
-            standby_holds.note(self._paths, self.member, mark.number)
+            self._hold(mark.number)
             said = self._source.agree(mark)
             self.following = said.kind is PieceKind.FOLLOW
             if not self.following:
@@ -70,9 +76,20 @@ class Sending:
         if piece.kind is PieceKind.ACK and self.following:
             self.refuse_superseded(piece.term)
             self.acked, self.synced = piece.lsn, piece.durable
-            standby_holds.note(self._paths, self.member, piece.number)
+            self._hold(piece.number)
             return []
+        if piece.kind is PieceKind.REFUSE:
+            raise self._broken("it cannot go on: " + bytes(piece.payload[:500]).decode(
+                "utf-8", "replace"))
         raise self._broken(f"a standby does not say {piece.kind.name} here")
+
+    def _hold(self, number: int) -> None:
+        """The journal is kept from that file on."""
+        now = time.monotonic()
+        if number == self._held[0] and now < self._held[1]:
+            return
+        standby_holds.note(self._paths, self.member, number)
+        self._held = number, now + HELD_S
 
     def _position(self, piece: Piece) -> Synced:
         """Who it is, and where it goes on."""
