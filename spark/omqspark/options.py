@@ -108,8 +108,9 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
 
 
 def _size(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--spark-from", type=int, default=100_000, metavar="EVENTS",
-                     help="what looks at fewer is done without Spark (%(default)s; 0: never)")
+    one.add_argument("--spark-from", type=int, metavar="EVENTS",
+                     help="what looks at fewer is done without Spark (default: one for each KiB of "
+                     "--memory, so a million of 1g; 0: never)")
     one.add_argument("--memory", type=_memory, metavar="SIZE", help="512m or 4g: of the JVM's heap "
                      "(default: 2g, of follow 1g), and of what is done without it (1g)")
 
