@@ -386,10 +386,12 @@ def asked(stage: Stage) -> None:
 
 
 def picked(stage: Stage) -> None:
-    """Taken by an id, by a selector, and one that was browsed, the last one first."""
+    """Taken by an id, by a selector, and one that was browsed, the last one first; with numbers
+    in their properties that are none."""
     clerk = stage.clerk("picks")
     for n in range(3):
-        clerk.put("SHIPPED", b"picked", correlation_id=f"p-{n}", properties={"region": f"eu-{n}"})
+        clerk.put("SHIPPED", b"picked", correlation_id=f"p-{n}", properties={
+            "region": f"eu-{n}", "share": float("nan"), "most": float("inf"), "least": -float("inf")})
     with clerk.connection.reader("SHIPPED") as reader:
         for how, what in (("correlation", "p-2"), ("where", "region = 'eu-1'")):
             t0 = time.time_ns()
