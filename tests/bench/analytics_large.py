@@ -27,7 +27,7 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import drawn
-from omqtools.omqspark.session import Later, session
+from omqtools.omqspark.session import Later, end, session
 from tests.bench.analytics_session import processor_s
 from tests.made.generate import generate
 from tests.made.generator import Load
@@ -99,6 +99,8 @@ def main(argv: list[str]) -> int:
             files_per_batch=int(os.environ.get("FILES", "200")))
         steps.told("answers, and commits")
         assert audit(lake, str(base / "archive"), pool=base)["clean"]
+        if later.made:  # or tasks that nobody waits for go on
+            end(later.spark)
         steps.told("audit with the pool")
         drawn(Out(lake.out))
         steps.told("pictures")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from omq.base.errors import Exit
@@ -42,7 +43,8 @@ DEPLOY = "org.apache.spark.deploy"
 def daemon(log: Path, *words: str) -> Iterator[None]:
     """A process of a standalone cluster, until the end."""
     environment = {k: v for k, v in os.environ.items() if k not in MADE_HERE} | {
-        "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+        "SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m", "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
     with log.open("wb") as said, subprocess.Popen(
             [str(Path(sys.executable).with_name("spark-class")), *words], stdout=said,
             stderr=subprocess.STDOUT, env=environment, start_new_session=True) as child:
