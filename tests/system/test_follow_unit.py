@@ -9,6 +9,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,10 @@ def batches(out: Path) -> list[list[int]]:
             ] if path.exists() else []
 
 
+def told_are(out: Path, number: int) -> bool:
+    return len(batches(out)) == number
+
+
 def resident_kb(box: Box) -> int:
     text = box.sh(f"cat /proc/{box.pid(UNIT)}/status")
     return int(re.findall(r"^VmRSS:\s+(\d+)", text, re.MULTILINE)[0])
@@ -91,7 +96,7 @@ def test_the_unit_follows_and_is_started_again(box: Box, made: Path, tmp_path: P
     sizes = []
     for number, name in enumerate(files[:-1], 1):
         came(name)
-        box.wait(f"batch {number}", lambda wanted=number: len(batches(out)) == wanted)
+        box.wait(f"batch {number}", partial(told_are, out, number))
         sizes.append(resident_kb(box))
     assert sizes[-1] < GROWTH_MAX * sizes[1], sizes
     assert int(box.show(UNIT, "NRestarts")) == 0
@@ -102,7 +107,7 @@ def test_the_unit_follows_and_is_started_again(box: Box, made: Path, tmp_path: P
         f"batch {len(files) - 1}: files" in line for line in box.messages("-u", UNIT)))
     box.kill("KILL", killed)
     box.wait("the next one", lambda: box.pid(UNIT) not in (0, killed))
-    box.wait("the last batch", lambda: len(batches(out)) == len(files))
+    box.wait("the last batch", partial(told_are, out, len(files)))
     assert int(box.show(UNIT, "NRestarts")) == 1
     assert batches(out) == [[number] for number in range(1, len(files) + 1)], "each once"
     box.run("systemctl", "stop", UNIT)
