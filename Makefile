@@ -24,6 +24,8 @@
 #   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
 #   make bench-spark        speed of the analytics, as ratios within one run; LONG=1 for 10 M messages
 #   make wheel              dist/omq_base-*.whl and omq_suite-*.whl, to be installed together
+#   make wheels             omq-base with the fast path compiled, a manylinux wheel for each of
+#                           PYTHONS (3.11 to 3.14 in PATH); needs gcc and python3-dev of each
 #   make sdist              dist/omq_base-*.tar.gz (all of this) and omq_suite-*.tar.gz
 #   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
 #   make bench-network      clients of AMQP beside native ones, idle ones, and at RabbitMQ
@@ -53,7 +55,7 @@ TOOLS := build/typed/omqtools
 TYPED := lib/omq $(TOOLS) tests examples
 PERFORMANCE := lib/omq/docs/PERFORMANCE.md
 
-.PHONY: claims quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel sdist release-tools sbom hashes deb release pictures docs clean
+.PHONY: claims quick setup setup-dev setup-spark setup-peers bench-peers bench-tasks bench-network bench-aims run test test-all lint check crash analytics manual dictionary bench bench-spark wheel wheels sdist release-tools sbom hashes deb release pictures docs clean
 
 # What nobody needs is built quietly, and the end of make says in one line what could not be.
 OPTIONAL := tools/optional $(VENV)
@@ -244,6 +246,10 @@ release-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 		--no-build-isolation --editable '.[suite,release]'
 
+# The same with the fast path compiled, for each of PYTHONS (those of 3.11 to 3.14 in PATH).
+wheels: sdist release-tools
+	tools/wheels $(BIN) dist $(PYTHONS)
+
 sbom: wheel release-tools
 	tools/sbom $(BIN) dist
 
@@ -253,12 +259,13 @@ hashes: release-tools
 deb: wheel
 	tools/debian/build $(BIN)/pip requirements.txt dist dist/omq_*.whl
 
-# In this order: sbom and deb take the wheels. What is older in dist would be published with it.
+# In this order: sbom and deb take the wheels for all. What is older in dist would be published with it.
 release: setup-dev release-tools
 	rm -rf dist
 	$(MAKE) --no-print-directory sdist
 	$(MAKE) --no-print-directory sbom
 	$(MAKE) --no-print-directory deb
+	tools/wheels $(BIN) dist $(PYTHONS)
 	tools/release sums dist
 	tools/release check dist
 	tools/release bare dist || test $$? -eq 75

@@ -2,12 +2,28 @@
 
 The scripts are the programs of lib/omq/cli/programs.py. Everything else that setuptools needs to
 know is in pyproject.toml.
+
+OMQ_WHEEL=compiled, which tools/wheels sets, makes a wheel with the fast path compiled, for the
+Python and the kind of machine that it is made on. Otherwise one for all, where it is interpreted.
 """
 
+import os
 import runpy
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, find_packages, setup
+
+
+class ForOnePython(Distribution):
+    """A distribution with compiled parts, which setuptools did not compile."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+COMPILED = os.environ.get("OMQ_WHEEL") == "compiled"
+if COMPILED and (said := runpy.run_path("setup_compiled.py")["main"](["--required"])):
+    raise SystemExit(said)
 
 FOLDERS = {
     "omq": "lib/omq",
@@ -53,6 +69,7 @@ setup(
         "omq.units": ["*.target", "*.service", "*.socket", "*.timer", "include/*", "*.d/*.conf",
                       "logrotate.d/*"],
         "omq": ["cli/web/templates/*.html", "cli/web/static/*", "docs/*.md", "docs/adr/*.md",
-                "py.typed", "fast/*.pxd"],
+                "py.typed", "fast/*.pxd", *(["compiled/*/*.so"] if COMPILED else [])],
     },
+    distclass=ForOnePython if COMPILED else Distribution,
 )

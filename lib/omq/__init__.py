@@ -91,18 +91,18 @@ if TYPE_CHECKING:
         UnknownQueue,
         WrongKind,
     )
-    from omq.ipc.asking import Reply
-    from omq.ipc.browsed import Browsed
-    from omq.ipc.cancelling import MessageState
-    from omq.ipc.client import Connection, connect
-    from omq.ipc.failures import Failure
-    from omq.ipc.group import Group, GroupReader
-    from omq.ipc.in_doubt import UnitInDoubt
-    from omq.ipc.message import Message
-    from omq.ipc.outgoing import Outgoing
-    from omq.ipc.queues import QueueInfo
-    from omq.ipc.reader import Reader
-    from omq.ipc.unit import Unit
+    from omq.ipc.client.asking import Reply
+    from omq.ipc.client.browsed import Browsed
+    from omq.ipc.client.cancelling import MessageState
+    from omq.ipc.client.connection import Connection, connect
+    from omq.ipc.client.failures import Failure
+    from omq.ipc.client.group import Group, GroupReader
+    from omq.ipc.client.in_doubt import UnitInDoubt
+    from omq.ipc.client.message import Message
+    from omq.ipc.client.queues import QueueInfo
+    from omq.ipc.client.reader import Reader
+    from omq.ipc.client.unit import Unit
+    from omq.ipc.wire.outgoing import Outgoing
 
 __version__ = "0.1.0"
 
@@ -190,14 +190,15 @@ __all__ = [
     "connect",
 ]
 
-_CLIENT = {"Browsed": "omq.ipc.browsed", "Connection": "omq.ipc.client",
-           "Failure": "omq.ipc.failures",
-           "Group": "omq.ipc.group", "GroupReader": "omq.ipc.group",
-           "Message": "omq.ipc.message", "MessageState": "omq.ipc.cancelling",
-           "Outgoing": "omq.ipc.outgoing",
-           "QueueInfo": "omq.ipc.queues",
-           "Reader": "omq.ipc.reader", "Reply": "omq.ipc.asking", "Unit": "omq.ipc.unit",
-           "UnitInDoubt": "omq.ipc.in_doubt", "connect": "omq.ipc.client"}
+_CLIENT = {"Browsed": "omq.ipc.client.browsed", "Connection": "omq.ipc.client.connection",
+           "Failure": "omq.ipc.client.failures",
+           "Group": "omq.ipc.client.group", "GroupReader": "omq.ipc.client.group",
+           "Message": "omq.ipc.client.message", "MessageState": "omq.ipc.client.cancelling",
+           "Outgoing": "omq.ipc.wire.outgoing",
+           "QueueInfo": "omq.ipc.client.queues",
+           "Reader": "omq.ipc.client.reader", "Reply": "omq.ipc.client.asking",
+           "Unit": "omq.ipc.client.unit",
+           "UnitInDoubt": "omq.ipc.client.in_doubt", "connect": "omq.ipc.client.connection"}
 
 
 def __getattr__(name: str) -> Any:

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from omq.base.errors import BodyNotRead, BodyRefused, ExtraMissing, SchemaWrong
 from omq.base.names import escape
-from omq.ipc import arguments
+from omq.ipc.wire import arguments
 
 if TYPE_CHECKING:
     from omq.format.property_values import Value
-    from omq.ipc.client import Connection
-    from omq.ipc.outgoing import Outgoing
+    from omq.ipc.client.connection import Connection
+    from omq.ipc.wire.outgoing import Outgoing
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
@@ -71,7 +71,7 @@ def put(connection: Connection, queues: str | Sequence[str], value: object, *, k
 def outgoing(connection: Connection, queue: str, value: object, *, kind: str = JSON,
              message: Outgoing | None = None) -> Outgoing:
     """The same as a message for put_many, units and `move(new=)`: `message` with this body."""
-    from omq.ipc.outgoing import Outgoing  # Linux alone has it
+    from omq.ipc.wire.outgoing import Outgoing  # Linux alone has it
 
     check(value, [queue], _conf(connection))
     given = message or Outgoing(queues=(queue,))

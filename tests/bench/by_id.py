@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from omq.format.wire import Key, Operation
-from omq.ipc.outgoing import encode_plain
+from omq.ipc.wire.outgoing import encode_plain
 from tests.bench.group_cost import QUEUE, Client, World
 
 GROUPS = 400

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import omq
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.bench.instance import QUEUE
 
 HEAD = struct.Struct("<qq")  # mark, time of the put in monotonic ns

@@ -16,7 +16,7 @@ import time
 from omq.core.engine.expiry import LAG_NS
 from omq.format.index import Counter
 from omq.format.wire import Operation
-from omq.ipc.outgoing import encode_plain
+from omq.ipc.wire.outgoing import encode_plain
 from tests.bench.group_cost import QUEUE, Client, World
 
 NS = 1_000_000_000

@@ -32,11 +32,11 @@ from omq.core.index.tables import Tables
 from omq.format.index import Counter, ReaderFlag
 from omq.format.journal import BLOCK, FRAME
 from omq.format.wire import GIVEN, REPLY, REQUEST, REQUEST_MAGIC, SETTLE, VERSION, Operation
-from omq.ipc.outgoing import encode_plain
-from omq.ipc.serving.make_server import make_server
-from omq.ipc.serving.server import RequestServer
-from omq.ipc.serving.sessions import Session, Sessions, split_channel
-from omq.ipc.serving.units import UnitLimits
+from omq.ipc.server.make_server import make_server
+from omq.ipc.server.request_server import RequestServer
+from omq.ipc.server.sessions import Session, Sessions, split_channel
+from omq.ipc.server.units import UnitLimits
+from omq.ipc.wire.outgoing import encode_plain
 from omq.storage import durable
 from omq.storage.disk import Buffer, Disk
 from omq.storage.files import File

@@ -24,7 +24,7 @@ from omq.base import form
 from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.index import COUNTERS_AT, Counter
-from omq.ipc.serving.objects import ObjectList
+from omq.ipc.server.objects import ObjectList
 from omq.services.supervise.child import NotifySocket
 from omq.services.supervise.daemon_plan import environment
 from omq.storage import segment

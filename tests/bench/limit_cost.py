@@ -23,7 +23,7 @@ from typing import Final
 from omq.base.paths import SpoolPaths
 from omq.core.engine.limit_rules import LimitRules
 from omq.format.wire import Operation
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.bench.group_cost import QUEUE, Client, World
 
 KEYS: Final = 100_000

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from omq import Outgoing
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.operator_world import Instance
 from tests.process.smtp_peers import SmtpPeer
 from tests.process.test_channels import QUEUES, Gateway

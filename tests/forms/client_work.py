@@ -4,7 +4,7 @@
 
 Replies, payloads and notes are right, mutilated or nothing but random bytes. Two forms that do the
 same print the same lines (tests/forms/test_client.py); what they are is compared with
-ipc.outgoing and format.message on the way.
+ipc.wire.outgoing and format.message on the way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import Descriptor, Part
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, GivenFlag, Settlement
-from omq.ipc.outgoing import Outgoing, encode_outgoing, encode_plain
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing, encode_plain
 
 _MANY = 40
 

@@ -17,7 +17,7 @@ from omq.format.message import (
     pack_parts,
 )
 from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
-from omq.ipc.outgoing import Encoded, encode_plain
+from omq.ipc.wire.outgoing import Encoded, encode_plain
 from tests.bench.group_cost import QUEUE, UUID, Client
 from tests.model.driver import draft, encoded
 

@@ -1,5 +1,5 @@
 """The client's side of the fast path: compiled and interpreted do the same, with right replies and
-with nonsense; and what they make is what ipc.outgoing and format.message make."""
+with nonsense; and what they make is what ipc.wire.outgoing and format.message make."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_both_forms_do_the_same(seed: str) -> None:
 def test_a_wrong_form_does_not_keep_clients_away() -> None:
     """The manager refuses it; a client says so through it."""
     done = subprocess.run(
-        [sys.executable, "-c", "import omq.ipc.client, omq.fast; print(omq.fast.FORM)"],
+        [sys.executable, "-c", "import omq.ipc.client.connection, omq.fast; print(omq.fast.FORM)"],
         env=os.environ | {form.VARIABLE: "sideways"}, text=True, check=True, capture_output=True)
     assert done.stdout.strip() == form.INTERPRETED
 
@@ -45,7 +45,7 @@ def test_a_wrong_form_does_not_keep_clients_away() -> None:
 def test_clients_import_no_engine() -> None:
     """Neither the engine nor numpy comes with the client's modules of the fast path."""
     done = subprocess.run(
-        [sys.executable, "-c", "import sys, omq.ipc.client; "
+        [sys.executable, "-c", "import sys, omq.ipc.client.connection; "
          "print([name for name in sys.modules if name.startswith(('omq.core', 'numpy'))])"],
         text=True, check=True, capture_output=True)
     assert done.stdout.strip() == "[]"

@@ -41,9 +41,9 @@ from omq.format.message import (
     pack_parts,
 )
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
-from omq.ipc.outgoing import Encoded
-from omq.ipc.serving.fast_server import FastServer
-from omq.ipc.serving.turns import Turns
+from omq.ipc.server.fast_server import FastServer
+from omq.ipc.server.turns import Turns
+from omq.ipc.wire.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.disk import Buffer, Disk
 from tests.model.driver import draft, encoded

@@ -20,9 +20,9 @@ from omq.core.engine.operate import Item as Targeted
 from omq.core.engine.queue_rules import KEEPING, UNLIMITED
 from omq.core.engine.state import POISON, SPECIAL_QUEUES
 from omq.core.load.recovery import Recovered
-from omq.ipc.serving.opening import Opening
-from omq.ipc.serving.queue_plane import QueuePlane
-from omq.ipc.serving.sessions import Session
+from omq.ipc.server.opening import Opening
+from omq.ipc.server.queue_plane import QueuePlane
+from omq.ipc.server.sessions import Session
 from tests.model.disk import Cut
 from tests.model.driver import READERS, WIDE, A, B, C, World, encoded
 from tests.model.instance import NS, Client, Instance

@@ -35,7 +35,7 @@ from omq.format.index import Counter, EntryState
 from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts
 from omq.format.pool import PART, RECORD, RECORD_BYTES, lease_tag
 from omq.format.wire import SETTLE, Key, Operation, PutFlag, Settlement
-from omq.ipc.outgoing import Encoded
+from omq.ipc.wire.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.slots import SlotAllocator
 from tests.model.disk import Cut, LossyDisk

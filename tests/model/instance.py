@@ -35,11 +35,11 @@ from omq.format.journal import FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR
 from omq.format.poolctrl import Answered
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
-from omq.ipc.serving.doors import Door
-from omq.ipc.serving.make_server import make_server
-from omq.ipc.serving.sessions import Session, Sessions, split_channel
-from omq.ipc.serving.transport import Transport
-from omq.ipc.serving.units import UnitLimits
+from omq.ipc.server.doors import Door
+from omq.ipc.server.make_server import make_server
+from omq.ipc.server.sessions import Session, Sessions, split_channel
+from omq.ipc.server.transport import Transport
+from omq.ipc.server.units import UnitLimits
 from omq.services.manager import parts as manager_parts
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import LiveIndex
@@ -70,7 +70,7 @@ def _unheard() -> None:
 
 @dataclass(slots=True)
 class Memory:
-    """A client's channel in plain memory (ipc.serving.transport)."""
+    """A client's channel in plain memory (ipc.server.transport)."""
 
     view: memoryview = field(default_factory=lambda: memoryview(bytearray(CHANNEL)))
     semaphore_id: int = -1
@@ -270,7 +270,7 @@ class Instance:
     # clients
 
     def register(self, client: Client, in_doubt: int = 0) -> Answered | None:
-        """A new client, or one that lost its manager; as ipc.serving.control_plane. What became of
+        """A new client, or one that lost its manager; as ipc.server.control_plane. What became of
         its request in doubt, if it was carried out."""
         assert self.recovered is not None
         known = None

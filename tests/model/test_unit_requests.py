@@ -9,7 +9,7 @@ from omq.base import errors
 from omq.core.engine.state import IDEL
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
-from omq.ipc.serving.units import UnitLimits
+from omq.ipc.server.units import UnitLimits
 from tests.model.driver import A, B, draft, encoded
 from tests.model.instance import Client, Instance
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import omq
 from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
-from omq.ipc.client import Client
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.connection import Client
+from omq.ipc.wire.outgoing import Outgoing
 from omqtools.omqtest.history import HistoryFile, Line
 
 BODY_MAX = 64 * 1024

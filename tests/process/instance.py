@@ -20,7 +20,7 @@ from typing import Any
 import omq
 from omq.base import events
 from omq.base.errors import ManagerUnavailable
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.storage.spool import create_spool
 from tests.process.consistency import check_index
 from tests.process.ipc_space import IpcSpace, ipc_space

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
-from omq.ipc.serving import objects
+from omq.ipc.server import objects
 
 CLONE_NEWIPC = 0x08000000
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import omq
 from omq.cli import launch
 from omq.core.index.view import IndexView
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.storage import spool
 from omq.storage.segment import read_ids
 from omqtools.omqtest.child import Child

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from omq.base import fault
 from omq.cli import fork_server, launch
-from omq.ipc import watcher
+from omq.ipc.client import watcher
 from omq.services.daemon import pid_file
 from omqtools.omqtest import child
 from tests.waiting import until

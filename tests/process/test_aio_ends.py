@@ -14,8 +14,8 @@ import omq.aio
 from omq.aio import AsyncConnection, AsyncUnit
 from omq.aio.jobs import TOGETHER_MAX
 from omq.aio.waiter import Outcome, Waiter
-from omq.ipc.client import Client
-from omq.ipc.unit import Unit
+from omq.ipc.client.connection import Client
+from omq.ipc.client.unit import Unit
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S
 from tests.process.test_aio import run

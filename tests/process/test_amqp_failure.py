@@ -19,7 +19,7 @@ from proton import Message, symbol  # noqa: E402
 from proton.reactor import Copy  # noqa: E402
 from proton.utils import BlockingConnection  # noqa: E402
 
-from omq.ipc.client import Client  # noqa: E402
+from omq.ipc.client.connection import Client  # noqa: E402
 
 WAIT_S = 120
 BROKEN = "\n[IN]\nattempts_max = 2\nretry_delay_ms = 0\ndead_letter = BROKEN\n\n[BROKEN]\n"

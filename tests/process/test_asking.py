@@ -14,7 +14,7 @@ import pytest
 
 import omq
 from omq.format.wire import Operation
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S, Child, start
 from tests.waiting import until

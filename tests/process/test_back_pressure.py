@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from omq.base import events
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 

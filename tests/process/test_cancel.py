@@ -19,7 +19,7 @@ from omq.base.errors import (
     NotInState,
 )
 from omq.cli import launch
-from omq.ipc.operator import Operator
+from omq.ipc.client.operator import Operator
 from tests.process.instance import MANAGER, QUEUES, WRITER, Instance
 from tests.process.processes import start
 from tests.process.trust_world import (

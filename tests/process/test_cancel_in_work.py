@@ -24,7 +24,7 @@ from omq.base.errors import (
 )
 from omq.cli import launch
 from omq.core.engine import cancelling
-from omq.ipc.operator import Operator
+from omq.ipc.client.operator import Operator
 from omq.tasks.task import progress
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import start

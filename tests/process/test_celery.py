@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 from tests.process.task_workers import drive as drive_with

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from omq.format import amqp_values as values
-from omq.ipc.remote_header import REMOTE_QUEUE
+from omq.ipc.client.remote_header import REMOTE_QUEUE
 from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world, needs_proton
 from tests.process.channel_world import QUEUES
 

@@ -121,7 +121,7 @@ def test_a_token_in_use_or_unknown_is_refused(omq_instance: Instance) -> None:
         two._link._token = bytes(16)
         two._link._timeout_s = 0.1
         # Compiled, the short way has its token from the registration: not that way.
-        with mock.patch("omq.ipc.link.armed", lambda: True), pytest.raises(OmqError):
+        with mock.patch("omq.ipc.client.link.armed", lambda: True), pytest.raises(OmqError):
             two.put("A", b"never")
         assert one.control({"op": "status"})["counters"]["garbage"] > before
         assert one.put("A", b"still served")

@@ -12,7 +12,7 @@ import pytest
 from omq.base import events
 from omq.cli import launch
 from omq.core.look.look import Origin, look
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.host_clock import NS, HostClock
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 import omq
-from omq.ipc import registered, watcher
-from omq.ipc.client import Client
+from omq.ipc.client import registered, watcher
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
 

@@ -11,7 +11,7 @@ import pytest
 
 import omq
 from omq.core.index.view import IndexView
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, start
 from tests.process.test_bad_input import reachable

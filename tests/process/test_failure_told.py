@@ -13,7 +13,7 @@ import pytest
 import omq
 from omq import aio
 from omq.cli.look import omqwhy
-from omq.ipc.operator import Operator
+from omq.ipc.client.operator import Operator
 from tests.process.instance import MANAGER, QUEUES, WRITER, Instance
 from tests.process.processes import start
 from tests.process.trust_world import MEMBER, OTHER, TrustInstance, trust_instance

@@ -35,8 +35,8 @@ from omq.format.wire import (
     PutFlag,
     request_line,
 )
-from omq.ipc.link import Link
-from omq.ipc.outgoing import Encoded, encode_plain
+from omq.ipc.client.link import Link
+from omq.ipc.wire.outgoing import Encoded, encode_plain
 from omq.storage.segment import read_ids
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start

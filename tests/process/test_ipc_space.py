@@ -9,7 +9,7 @@ import pytest
 import sysv_ipc
 
 from omq.base.paths import SpoolPaths
-from omq.ipc.serving.objects import ObjectList
+from omq.ipc.server.objects import ObjectList
 from tests.process import ipc_space
 
 OWN, COMMON = "own", "common"

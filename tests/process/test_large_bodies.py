@@ -26,9 +26,9 @@ from omq.base.errors import (
     TooManyContainers,
 )
 from omq.format.wire import Operation
-from omq.ipc import sealed_body
-from omq.ipc.client import Client
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.client.connection import Client
+from omq.ipc.wire import sealed_body
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import WAIT_S
 from tests.process.trust_world import CLIENTS, MEMBER, OTHER, TrustInstance, trust_instance

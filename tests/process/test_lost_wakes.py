@@ -28,11 +28,11 @@ from omq.aio.reader import AsyncReader
 from omq.aio.unit import AsyncUnit, _Take
 from omq.aio.waiter import Waiter
 from omq.base.settings import Settings
-from omq.ipc.client import Client
-from omq.ipc.exchange import Answer
-from omq.ipc.ids_asked import Wish
-from omq.ipc.link import Link
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.ids_asked import Wish
+from omq.ipc.client.link import Link
+from omq.ipc.client.reader import Reader
+from omq.ipc.wire.exchange import Answer
 from omq.services.amqp.hands import Hands
 from omq.services.amqp.taker import Given, Taker
 from omq.tasks.pump import Pump
@@ -40,8 +40,9 @@ from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, start
 
 OWN = frozenset(str(Path(omq.__file__).parent / each) for each in (
-    "ipc/reader.py", "ipc/selected.py", "ipc/group.py", "ipc/ids_asked.py", "ipc/unit_taking.py",
-    "ipc/interruptible.py", "ipc/link.py", "ipc/registered.py", "ipc/gate.py", "aio/unit.py",
+    "ipc/client/reader.py", "ipc/client/selected.py", "ipc/client/group.py",
+    "ipc/client/ids_asked.py", "ipc/client/unit_taking.py", "ipc/client/interruptible.py",
+    "ipc/client/link.py", "ipc/client/registered.py", "ipc/client/gate.py", "aio/unit.py",
     "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py", "services/amqp/turning.py"))
 """Where waits are begun and ended; between two lines of the others nothing of that changes."""
 STRANGER = b"stranger"

@@ -15,8 +15,8 @@ import sysv_ipc
 
 import omq
 from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, UnknownQueue
-from omq.ipc.client import Client
-from omq.ipc.operator import Operator
+from omq.ipc.client.connection import Client
+from omq.ipc.client.operator import Operator
 from omq.storage import spool
 from omq.storage.segment import read_ids
 from omqtools.omqtest.child import Child

@@ -3,11 +3,11 @@ holds is split.
 
 | request | what grows | where it is split |
 |---|---|---|
-| SETTLE, NEXT, GET | settlements; at the end of a reader, all that it holds | ipc.settling |
-| BACKOUT, STAGE, COMMIT, PREPARE | messages that a unit took, and puts | ipc.unit, ipc.unit_parts |
-| MOVE_MANY | messages that move | ipc.moving |
-| PUT_MANY | messages of a batch | ipc.put_many |
-| register, after a restart of the manager | messages in hand | ipc.registered |
+| SETTLE, NEXT, GET | settlements; at the end of a reader, all that it holds | ipc.client.settling |
+| BACKOUT, STAGE, COMMIT, PREPARE | messages that a unit took, and puts | ipc.client.unit |
+| MOVE_MANY | messages that move | ipc.client.moving |
+| PUT_MANY | messages of a batch | ipc.client.put_many |
+| register, after a restart of the manager | messages in hand | ipc.client.registered |
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import omq
 from omq.core.history.frames import History
 from omq.format.journal import FrameType
-from omq.ipc.client import Client
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.reader import Reader
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.waiting import until
 

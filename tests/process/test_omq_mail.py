@@ -12,7 +12,7 @@ import pytest
 
 from omq.base.errors import Exit
 from omq.core.index.view import IndexView
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from tests.process.operator_world import Instance, Said
 
 QUEUES = ("[*]\ndeath_delay_s = 0\n\n[ROUTER]\n\n[UNIX]\nattempts_max = 1\n\n[LOCAL]\n\n[DEFER]\n\n"

@@ -13,7 +13,7 @@ import pytest
 from omq.cli.queue.conversion_log import ConversionLog
 from omq.core.index.view import IndexView
 from omq.format.old_queue import HEADER, RECORD, OldMessage, encode
-from omq.ipc.client import Connection
+from omq.ipc.client.connection import Connection
 from omq.storage.spool import open_spool
 from tests.process.operator_world import WAIT_S, Instance
 

@@ -17,7 +17,7 @@ import pytest
 from omq.base.errors import Exit
 from omq.core.history.frames import History
 from omq.format.journal import FrameType
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.storage.containers import read_item
 from tests.process.operator_world import WAIT_S, Instance
 

@@ -10,8 +10,8 @@ import pytest
 
 import omq
 from omq.base.errors import ConnectionBusy, LeaseLost, ManagerUnavailable
-from omq.ipc import parking
-from omq.ipc.reader import Reader
+from omq.ipc.client import parking
+from omq.ipc.client.reader import Reader
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S
 

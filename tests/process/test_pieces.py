@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omq
-from omq.ipc import pieces
+from omq.ipc.client import pieces
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omq
-from omq.ipc import parking
+from omq.ipc.client import parking
 from tests.process.instance import Instance
 from tests.process.test_parking import finished, parked
 

@@ -16,7 +16,7 @@ import omq
 from omq.base import fault
 from omq.base.errors import ManagerUnavailable
 from omq.format.index import EntryState
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance, impatient
 from tests.process.processes import WAIT_S, Child, start
 

@@ -16,7 +16,7 @@ import omq
 import omq.aio
 from omq.base import errors
 from omq.cli import launch
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S
 

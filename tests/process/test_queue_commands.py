@@ -12,7 +12,7 @@ import pytest
 
 import omq
 from omq.base import events
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, start
 

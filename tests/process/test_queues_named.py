@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 
 from omq.base import events
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 from tests.process.test_queue_commands import bodies, gone

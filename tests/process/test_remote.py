@@ -19,9 +19,9 @@ from tests.process.amqp_world import PASSWORD, SERVER, AmqpWorld, amqp_world, ne
 needs_proton()
 
 from omq.base.errors import NotRemote, RemoteLost, RemoteRefused  # noqa: E402
-from omq.ipc.client import Client  # noqa: E402
-from omq.ipc.remote.line import _Wait  # noqa: E402
-from omq.ipc.remote.url import parse  # noqa: E402
+from omq.ipc.client.connection import Client  # noqa: E402
+from omq.ipc.client.remote.line import _Wait  # noqa: E402
+from omq.ipc.client.remote.url import parse  # noqa: E402
 
 WAIT_S = 120
 

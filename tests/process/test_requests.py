@@ -15,9 +15,9 @@ import omq
 from omq.base import events
 from omq.core.index.view import IndexView
 from omq.format import message as message_format
-from omq.ipc import ids_asked as wish_module
-from omq.ipc import message as message_module
-from omq.ipc.client import Client
+from omq.ipc.client import ids_asked as wish_module
+from omq.ipc.client import message as message_module
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, start
 from tests.waiting import pause, until

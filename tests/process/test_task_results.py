@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from omq.ipc.reader import Reader
+from omq.ipc.client.reader import Reader
 from omq.tasks import results as module
 from omq.tasks.natives import Natives
 from omq.tasks.results import Results, id_of

@@ -13,7 +13,7 @@ from omq.base import events
 from omq.cli import launch
 from omq.core.history.frames import History
 from omq.format.journal import FrameType
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S
 from tests.process.test_promises import until

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import omq
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S
 

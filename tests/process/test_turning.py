@@ -17,7 +17,7 @@ from tests.process.amqp_world import needs_proton
 needs_proton()
 
 from omq.base.settings import Settings  # noqa: E402
-from omq.ipc import parking  # noqa: E402
+from omq.ipc.client import parking  # noqa: E402
 from omq.services.amqp.hands import Hands  # noqa: E402
 from omq.services.amqp.taker import Given, Taker  # noqa: E402
 from tests.process.instance import MANAGER, Instance  # noqa: E402
@@ -90,7 +90,7 @@ def test_idle_ones_have_no_thread(world: Instance) -> None:
         for taker, ear in several:
             await ear.until(lambda ear=ear: ear.begun)
             taker.want(10, 1 << 20)
-        assert hands.threads <= 2 and threading.active_count() <= before + 3  # ipc.watcher
+        assert hands.threads <= 2 and threading.active_count() <= before + 3  # ipc.client.watcher
         with world.connect() as puts:
             for _ in range(MANY):
                 puts.put("A", b"x")

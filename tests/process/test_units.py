@@ -15,7 +15,7 @@ import omq
 from omq.base import errors
 from omq.cli import launch
 from omq.format import message as message_format
-from omq.ipc import ids_asked as wish_module
+from omq.ipc.client import ids_asked as wish_module
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S
 

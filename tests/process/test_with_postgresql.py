@@ -35,7 +35,7 @@ QUEUES = "[*]\ndeath_delay_s = 0\nattempts_max = 200\n\n[ORDERS]\n\n[INVOICES]\n
 BIN = "usr/lib/postgresql/*/bin"
 KILLED_AT = """
 import os, signal, psycopg
-from omq.ipc.link import Link
+from omq.ipc.client.link import Link
 left = [int(os.environ["KILL_AT"])]
 def step():
     left[0] -= 1

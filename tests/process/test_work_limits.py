@@ -11,7 +11,7 @@ import pytest
 
 import omq
 from omq.cli.operate import omq_queue
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, start
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import omq
-from omq.ipc.message import Message
+from omq.ipc.client.message import Message
 
 NS = 10**9
 LARGE = 300 * 1024

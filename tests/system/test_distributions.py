@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.base import form
 from omq.base.errors import Exit
 from omqtools.omqtest.child import Child
 from tests.process.processes import popen
@@ -74,6 +75,36 @@ def test_the_wheel_of_a_client_is_for_every_c_library(wheels: Path) -> None:
         names = packed.namelist()
     assert not [name for name in names if name.endswith(".so")]
     assert {"omq/py.typed", "omq/tasks/kombu_plugin.py"} <= set(names)
+
+
+def test_a_compiled_wheel_is_for_one_python_and_runs_compiled(tmp_path: Path) -> None:
+    """As tools/wheels makes it, of a tree where this Python's build is there already."""
+    if form.build() is None:
+        pytest.skip("no compiled fast path here (gcc, python3-dev, cython)")
+    source = tmp_path / "source"
+    for name in ("lib", "tools", "recovery", "spark", "conf", "units", "share", "setup.py",
+                 "setup.cfg", "setup_compiled.py", "pyproject.toml", "LICENSE", "README.md"):
+        place = source / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, place,
+                            ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(ROOT / name, place)
+    words = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
+             "--wheel-dir", tmp_path / "made", source)
+    _run("env", "OMQ_WHEEL=compiled", *words)
+    (wheel,) = (tmp_path / "made").glob("omq_base-*.whl")
+    tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    assert f"-{tag}-{tag}-linux_" in wheel.name
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "installed")
+    said = _run("env", f"PYTHONPATH={tmp_path / 'installed'}", sys.executable, "-c",
+                "import omq.fast.path; from omq.base import form;"
+                " print(omq.__file__, form.told(), omq.fast.path.__file__)", cwd=tmp_path)
+    place, told, module = said.split()
+    assert Path(place).is_relative_to(tmp_path / "installed") and told == "compiled"
+    assert Path(module).is_relative_to(tmp_path / "installed") and module.endswith(form.SUFFIX)
 
 
 def test_a_client_puts_and_takes_without_numpy(client: Path, spool: Path) -> None:

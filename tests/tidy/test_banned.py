@@ -25,8 +25,8 @@ PATH_METHODS = {"unlink", "write_bytes", "write_text", "touch", "symlink_to", "h
 
 PATH_METHOD_USERS = {
     "lib/omq/services/supervise/control_socket.py": "removes its own socket: nothing durable",
-    "lib/omq/ipc/serving/listener.py": "removes the socket of a manager that died",
-    "lib/omq/ipc/serving/doorkeeper.py": "removes its own socket",
+    "lib/omq/ipc/server/listener.py": "removes the socket of a manager that died",
+    "lib/omq/ipc/server/doorkeeper.py": "removes its own socket",
     "spark/omqspark/classes.py": "removes files of a cache: who loses one loses time",
 }
 
@@ -114,7 +114,7 @@ WRITERS = {
     "lib/omq/services/supervise/fork_client.py": "a pipe",
     "lib/omq/cli/fork_server.py": "a pipe",
     "lib/omq/base/fault.py": "what a crash test fired",
-    "lib/omq/ipc/sealed_body.py": "a memory file",
+    "lib/omq/ipc/wire/sealed_body.py": "a memory file",
     "lib/omq/cli/queue/read_loop.py": "a memory file",
     "lib/omq/cli/launch.py": "/dev/null",
     "lib/omq/cli/queue/omread.py": "/dev/null",

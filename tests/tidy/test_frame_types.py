@@ -34,7 +34,7 @@ WRITERS = {
     "lib/omq/fast/births.py": {"PUT"},
     "lib/omq/fast/done.py": {"DONE", "PREPARE"},
     "lib/omq/fast/doubt.py": {"COMMIT"},
-    "lib/omq/ipc/outgoing.py": {"PUT"},  # the head that a submitter fills in
+    "lib/omq/ipc/wire/outgoing.py": {"PUT"},  # the head that a submitter fills in
 }
 CODES = re.compile(r"_?REASON_(?!BYTES|CHAR)\w+")
 FIELDS = "lib/omq/format/journal.py"

@@ -23,7 +23,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "standby": ("engine", "redo", "judge", "history"),
         "check": ("index", "engine", "redo", "judge", "load", "history"),
     },
-    "ipc": {"remote": (), "serving": ()},
+    "ipc": {"wire": (), "client": ("wire",), "server": ("wire",)},
     "services": {
         "daemon": (),
         "readers": ("daemon",),
@@ -54,7 +54,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
 the layer."""
 
 PUBLIC_LAYER = LAYERS.index("ipc")
-"""`from omq import X` is an import of omq.ipc.client, whatever X is."""
+"""`from omq import X` is an import of omq.ipc.client.connection, whatever X is."""
 
 STRUCT_USERS = {
     "lib/omq/format/": "the only place that knows bytes",

@@ -53,6 +53,13 @@ def test_a_file_that_is_missing(dist: Path) -> None:
     assert code == 1 and f"has no omq_base-{omq.__version__}.tar.gz: run make release" in said
 
 
+def test_a_compiled_wheel_is_of_a_source_distribution(tmp_path: Path) -> None:
+    done = subprocess.run([ROOT / "tools/wheels", ROOT, tmp_path, "python3"], check=False,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "no source distribution, or several: run make sdist" in done.stderr
+
+
 def test_what_it_does_not_know(dist: Path) -> None:
     assert run("publish", dist)[0] == 64
 

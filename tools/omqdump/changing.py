@@ -23,7 +23,7 @@ from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
 from omq.core.look.selection import Selection, parse
 from omq.core.look.stored import StoredMessages
-from omq.ipc.operator import Operator, Report
+from omq.ipc.client.operator import Operator, Report
 from omqtools.omqdump import message_text
 from omqtools.omqdump.desk import Desk
 from omqtools.omqdump.handles import Opened

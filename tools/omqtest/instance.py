@@ -18,8 +18,8 @@ from typing import Any
 import omq
 from omq.base.errors import ManagerUnavailable, OmqError
 from omq.cli import launch
-from omq.ipc.client import Client
-from omq.ipc.serving.objects import ObjectList
+from omq.ipc.client.connection import Client
+from omq.ipc.server.objects import ObjectList
 from omq.storage import durable, segment
 from omq.storage.disk import Disk
 from omq.storage.spool import create_spool

@@ -9,7 +9,7 @@ from typing import Any, Final
 from omq.aio.lines import Job
 from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
 from omq.base.errors import ManagerHung, ManagerUnavailable, OmqError, TimedOut
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 
 TOGETHER_MAX: Final = 200
 """Puts that wait together for one line."""

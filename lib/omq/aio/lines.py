@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from omq.base.errors import ConnectionClosed
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 
 CLOSED: Final = "of omq.aio"
 

@@ -22,9 +22,9 @@ from omq.base.errors import (
     UnitEnded,
 )
 from omq.format.property_values import Value
-from omq.ipc.failures import Failure
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.failures import Failure
+from omq.ipc.client.message import Message
+from omq.ipc.wire.outgoing import Outgoing
 
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 _NOBODYS_FAULT = (ManagerUnavailable, TimedOut, ShuttingDown)

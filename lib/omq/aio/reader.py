@@ -22,9 +22,9 @@ from typing import Any, Final, Self, overload
 from omq.aio.message import AsyncMessage
 from omq.aio.waiter import Outcome, Waiter
 from omq.base.errors import BodyDamaged, BodyUnavailable, ReaderClosed
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 
 
 class AsyncReader:

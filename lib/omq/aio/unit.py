@@ -26,9 +26,9 @@ from omq.base.errors import (
     TimedOut,
     UnitEnded,
 )
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.unit import Unit
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.unit import Unit
 
 
 @dataclass(slots=True)

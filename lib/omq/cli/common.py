@@ -25,7 +25,7 @@ from omq.cli import role
 from omq.services.daemon.options import Location, add_location, locate
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Client
+    from omq.ipc.client.connection import Client
 
 __all__ = ["Location", "add_json", "add_url", "existing", "locate", "print_json", "remote", "say",
            "seconds", "services_or_shipped", "settings_or_defaults", "shown", "tool_parser"]

@@ -38,7 +38,7 @@ from omq.services.supervise.daemon_plan import LAUNCH
 from omq.services.supervise.fork_client import MESSAGE_BYTES_MAX
 
 _DAEMONS: Final = "omq.services."  # where the modules of daemons are, among launch.COMMANDS
-_LATE: Final = ("omq.ipc.client", "email.policy", "http.client")
+_LATE: Final = ("omq.ipc.client.connection", "email.policy", "http.client")
 """What they import only when they work."""
 _NAME: Final = "omrc.fork"
 _DESCRIPTORS_MAX: Final = 1 << 20

@@ -58,7 +58,7 @@ def _load() -> tuple[str, str]:
     """The form, and why it is not the compiled one though there is a build."""
     try:
         said = form.wanted()
-    except ConfigError:  # a manager refuses to start (ipc.serving.make_server); clients go on
+    except ConfigError:  # a manager refuses to start (ipc.server.make_server); clients go on
         said = form.INTERPRETED
     found = form.build() if said in (form.AUTO, form.COMPILED) else None
     if found is None:

@@ -41,8 +41,8 @@ _UNSENT, _WAITING, _WOKEN, _ANSWERED, _DONE = range(5)
 
 class Asking:
     """Of one registration. `queue`, `semaphore`: their ids; -1: requests go another way. `marks`:
-    one for each release that is no reply; `waits`: the semaphore is being waited for (ipc.gate).
-    `sends`: `ask` does something."""
+    one for each release that is no reply; `waits`: the semaphore is being waited for
+    (ipc.client.gate). `sends`: `ask` does something."""
 
     def __init__(self, queue: int, semaphore: int, client: int, token: bytes, epoch: int) -> None:
         self._queue, self._semaphore, self._epoch = queue, semaphore, epoch

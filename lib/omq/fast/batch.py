@@ -38,8 +38,8 @@ def plain_head(size: cython.Py_ssize_t) -> tuple[bytes, int]:
 def bodies_of(messages: list[Any], kind: type, queue: str, size_max: cython.Py_ssize_t
               ) -> list[Any] | None:
     """The bodies of messages that say nothing else: bytes, and objects of this `kind`
-    (ipc.outgoing.Outgoing) for this queue, persistent and of normal priority where they say so.
-    None: one of them is more, or has more bytes."""
+    (ipc.wire.outgoing.Outgoing) for this queue, persistent and of normal priority where they say
+    so. None: one of them is more, or has more bytes."""
     out: list[Any] = []
     size: cython.Py_ssize_t
     described: cython.bint

@@ -31,7 +31,7 @@ _READY, _PREPARED, _KEYED = (int(EntryState.READY), int(EntryState.PREPARED),
 
 
 class Doubts:
-    """See the module. `plane`: ipc.serving.units."""
+    """See the module. `plane`: ipc.server.units."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames, puts: Puts, dones: Dones,
                  keys: Keys, in_doubt: InDoubt, plane: Any) -> None:

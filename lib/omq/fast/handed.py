@@ -82,8 +82,8 @@ class Extent:
 
 
 class Facts:
-    """What a client knows of a message, as fields; what they mean says ipc.message. The others are
-    for ipc.payload_facts and this module. `_wire`: its connection."""
+    """What a client knows of a message, as fields; what they mean says ipc.client.message. The
+    others are for ipc.client.payload_facts and this module. `_wire`: its connection."""
 
     __slots__ = ("_body_at", "_crc", "_extent", "_flags", "_length", "_offset", "_properties_at",
                  "_raw", "_reader", "_wire", "_word", "attempts", "defers", "entry", "lease",

@@ -33,9 +33,9 @@ _CORRELATION, _MESSAGE_ID, _IDEL = int(Key.CORRELATION), int(Key.MESSAGE_ID), ID
 
 class Path:
     """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
-    (ipc.serving.notes); `done`: answers that wait for the commit, (session, request, count,
+    (ipc.server.notes); `done`: answers that wait for the commit, (session, request, count,
     QPoolId) each; `begun`: what was put and waits on, (session, request, QPoolId) each; `taken`:
-    requests so far; `units`: ipc.serving.units."""
+    requests so far; `units`: ipc.server.units."""
 
     def __init__(self, engine: Engine, columns: Columns, sessions: dict[int, Any], looks: Any,
                  done: list[Any], begun: list[Any], epoch: int, batch_max: int, units: Any) -> None:

@@ -23,7 +23,7 @@ _FIRST, _IN_USE = FIRST_QUEUE, int(QueueFlag.IN_USE)
 
 
 class Units:
-    """See the module. `plane`: ipc.serving.units, which has the limits and what is staged."""
+    """See the module. `plane`: ipc.server.units, which has the limits and what is staged."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames, puts: Puts, dones: Dones,
                  plane: Any) -> None:

@@ -19,7 +19,8 @@ AMQP 1.0 (ISO 19464 part 1, 1.6):
     binary                      hexadecimal digits                bytes
     char, symbol, uuid          itself                            str
     null                        empty                             not among the values
-    encoded                     hexadecimal digits of the value in AMQP (ipc.remote.foreign_values)
+    encoded                     hexadecimal digits of the value in AMQP: see
+                                ipc.client.remote.foreign_values
 
 Invariants: 1. a value that was read and is put again keeps its kind (Kept...); 2. what omq itself
 reads (TEXTS_ONLY) is a text, whatever its kind; 3. a text that is none of its kind is a text.

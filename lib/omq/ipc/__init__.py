@@ -1,1 +1,1 @@
-"""Talking to the queue manager: the wire, channels, the server's side and the client's."""
+"""Talking to the queue manager: wire, client and server."""

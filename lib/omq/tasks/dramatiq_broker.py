@@ -28,7 +28,7 @@ from dramatiq.results.backend import Missing, ResultBackend
 from dramatiq.results.errors import ResultMissing, ResultTimeout
 
 from omq.base.errors import NoAuthority, QueueExists, QueueOfFile, UnknownQueue
-from omq.ipc.message import Message as Native
+from omq.ipc.client.message import Message as Native
 from omq.tasks.names import queue_name as queue_of
 from omq.tasks.natives import CONNECTION_ERRORS, TIMEOUT_S, Natives
 from omq.tasks.pump import Pump

@@ -21,7 +21,7 @@ from kombu.utils.json import dumps, loads
 
 from omq.base import limits
 from omq.base.errors import BadEnvelope
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 
 Raw = dict[str, Any]
 _TRANSIENT: Final = 1  # delivery_mode of AMQP

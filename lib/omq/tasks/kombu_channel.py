@@ -19,8 +19,8 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from omq.base.errors import BadEnvelope, QueueGone, UnknownQueue
-from omq.ipc.message import Message as Native
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.message import Message as Native
+from omq.ipc.wire.outgoing import Outgoing
 from omq.tasks import envelope
 from omq.tasks.kombu_delivery import Delivered, QoS
 from omq.tasks.pump import Pump

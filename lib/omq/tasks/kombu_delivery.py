@@ -12,7 +12,7 @@ from typing import Any
 
 from kombu.transport import virtual
 
-from omq.ipc.message import Message as Native
+from omq.ipc.client.message import Message as Native
 from omq.tasks import envelope
 from omq.tasks.pump import Pump
 

@@ -2,8 +2,8 @@
 
 A durable queue is defined at run time unless queues.conf has it; one that is exclusive, is deleted
 with its consumer or expires is a temporary queue, which goes with the connection that declared it,
-also when that program is killed. The note of a queue (omq.ipc.queues) says what kombu calls it and
-how it is bound:
+also when that program is killed. The note of a queue (omq.ipc.client.queues) says what kombu calls
+it and how it is bound:
 
     {"kombu": "celeryev.3c8a", "bound": [["celeryev", "#"]]}
 
@@ -27,7 +27,7 @@ from omq.base.errors import (
     QueueOfFile,
     UnknownQueue,
 )
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.tasks.names import queue_name
 from omq.tasks.natives import Natives
 

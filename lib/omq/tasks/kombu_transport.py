@@ -23,7 +23,7 @@ from kombu.transport import virtual
 
 import omq
 from omq.base.errors import QueueExists, QueueOfFile
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.tasks.bell import Bell
 from omq.tasks.kombu_channel import Channel
 from omq.tasks.kombu_queues import Queues

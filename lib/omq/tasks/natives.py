@@ -25,8 +25,8 @@ from omq.base.errors import (
     TimedOut,
     UnknownQueue,
 )
-from omq.ipc import arguments
-from omq.ipc.client import Client, connect
+from omq.ipc.client.connection import Client, connect
+from omq.ipc.wire import arguments
 
 CONNECTION_ERRORS: Final = (ManagerUnavailable, ManagerHung, TimedOut, ShuttingDown,
                             ConnectionClosed, ConnectionForked, ReaderClosed, QueueGone,

@@ -7,8 +7,8 @@ Invariants: 1. a message is in `arrived`, in the hands of who took it, or the ma
 said of a message is carried out in the order in which it was said; 3. behind `close` no thread is
 left, and what nobody settled is given back, no attempt counted.
 
-The crash argument is the reader's (omq.ipc.reader): a settlement counts when the thread has carried
-it out; a death before that hands the message out again, flagged `redelivered`.
+The crash argument is the reader's (omq.ipc.client.reader): a settlement counts when the thread has
+carried it out; a death before that hands the message out again, flagged `redelivered`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, ReaderClosed
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 
 Order = Callable[[Reader], Any]
 Arrived = tuple[Message, bytes]

@@ -24,10 +24,10 @@ from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 from omq.base.errors import QueueExists, QueueGone, QueueOfFile, UnknownQueue
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
+from omq.ipc.wire.outgoing import Outgoing
 from omq.tasks.natives import Natives
 
 IDLE_MAX: Final = 4

@@ -20,7 +20,7 @@ from omq.base import limits
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadName, BadSchedule
 from omq.base.names import check_queue_name, escape
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.tasks.schedule_times import Rule, moment, rule, shown
 
 QUEUE: Final = "SYSTEM.SCHEDULES"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omq.base.clock import NS_PER_S
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.tasks.schedule import SKIP, Schedule, planned_id
 from omq.tasks.schedule_times import LOOKED_MAX
 

@@ -31,8 +31,8 @@ from omq.base.errors import (
     UnknownQueue,
     UnknownSchedule,
 )
-from omq.ipc import arguments
-from omq.ipc.client import Connection
+from omq.ipc.client.connection import Connection
+from omq.ipc.wire import arguments
 from omq.tasks.schedule import (
     FILE,
     GENERATION_MAX,

@@ -30,8 +30,8 @@ from typing import Any, Final, TypeVar
 from omq import codec
 from omq.base.errors import BadName, BadRequest
 from omq.base.names import check_queue_name
-from omq.ipc import arguments
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire import arguments
+from omq.ipc.wire.outgoing import Outgoing
 
 _ATTRIBUTE: Final = "__omq_task__"
 _AT_WORK: Final[ContextVar[Any]] = ContextVar("message at work", default=None)

@@ -28,11 +28,11 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Connection
-    from omq.ipc.message import Message
+    from omq.ipc.client.connection import Connection
+    from omq.ipc.client.message import Message
 
 SYSTEM: Final = "omq"
 _CONTEXT: Final = TraceContextTextMapPropagator()

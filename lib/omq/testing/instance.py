@@ -31,10 +31,10 @@ import omq
 from omq.base import clock
 from omq.base.errors import InstanceFailed, ManagerUnavailable, OmqError
 from omq.base.paths import SpoolPaths
-from omq.ipc import arguments
-from omq.ipc.client import Client
-from omq.ipc.queues import QueueCommands
-from omq.ipc.serving.objects import ObjectList
+from omq.ipc.client.connection import Client
+from omq.ipc.client.queues import QueueCommands
+from omq.ipc.server.objects import ObjectList
+from omq.ipc.wire import arguments
 from omq.storage import segment
 from omq.testing import settings, taking, unsynced
 from omq.testing.taking import JSON, Taken

@@ -11,9 +11,9 @@ from typing import Final
 
 from omq.base.errors import BadRequest, LeaseLost
 from omq.format.property_values import Value
-from omq.ipc import arguments
-from omq.ipc.client import Connection
-from omq.ipc.message import Message
+from omq.ipc.client.connection import Connection
+from omq.ipc.client.message import Message
+from omq.ipc.wire import arguments
 from omq.tasks import task_end
 from omq.tasks.task import Task, at_work, task_of
 

@@ -20,8 +20,8 @@ import sysv_ipc
 import omq
 from omq.base.paths import SpoolPaths
 from omq.format.wire import REQUEST, REQUEST_MAGIC, VERSION, Operation, PutFlag
-from omq.ipc.link import Link
-from omq.ipc.outgoing import encode_plain
+from omq.ipc.client.link import Link
+from omq.ipc.wire.outgoing import encode_plain
 from omq.storage.segment import read_ids
 from tests.bench.instance import BenchError
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import omq
 from omq.format.index import Counter
-from omq.ipc.operator import Operator
+from omq.ipc.client.operator import Operator
 from tests.bench.aims.finding import Finding, Setting, at_most, said
 from tests.bench.instance import MANAGER, QUEUE, BenchError
 from tests.bench.peers.omq_peer import OmqPeer

@@ -59,7 +59,7 @@ def _either(target: Target) -> Target:
 def _decoders() -> dict[str, tuple[Target, bytes]]:
     from omq.format import archive, message, old_queue, property_values
     from omq.format.findings import Finding
-    from omq.ipc.outgoing import Outgoing
+    from omq.ipc.wire.outgoing import Outgoing
     from omq.storage.archive import cut, write
     from omq.storage.archive_file import open_archive, rebuild
     from omq.storage.journal_scan import scan_file

@@ -28,7 +28,7 @@ from omq.format.wire import (
     VERSION,
     Operation,
 )
-from omq.ipc.link import Link
+from omq.ipc.client.link import Link
 from omqtools.omqtest.child import Child
 
 HOSTILE_UID, VICTIM_UID, GROUP = 64001, 64002, 64003

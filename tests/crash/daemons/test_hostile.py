@@ -21,7 +21,7 @@ import sysv_ipc
 import omq
 from omq.base.errors import BadRequest, NoAuthority, OmqError
 from omq.format.wire import SETTLE, Operation, Settlement
-from omq.ipc.outgoing import Encoded, Outgoing
+from omq.ipc.wire.outgoing import Encoded, Outgoing
 from omq.storage import segment
 from omqtools.omqtest.child import Child
 from omqtools.omqtest.instance import MANAGER

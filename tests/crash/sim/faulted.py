@@ -80,7 +80,7 @@ def script(life: Life, *, alone: bool = True) -> None:
     for step in steps:
         try:
             step()
-        except (SpoolFull, DiskError):  # refused, as ipc.serving.server does; commit sees a latch
+        except (SpoolFull, DiskError):  # refused, as request_server does; commit sees a latch
             if life.dead:
                 raise
         life.commit()

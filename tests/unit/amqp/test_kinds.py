@@ -1,5 +1,5 @@
-"""Values of properties as kind and text: the same as the library's values give (ipc.remote), and
-back."""
+"""Values of properties as kind and text: the same as the library's values give (ipc.client.remote),
+and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 
 from omq.amqp import kinds
 from omq.fast.amqp_encoding import encoded
-from omq.ipc.remote import foreign_values
+from omq.ipc.client.remote import foreign_values
 from tests.unit.amqp.values import VALUES, theirs
 
 

@@ -14,7 +14,7 @@ from omq.core.engine.state import IDEL, POISON, PRIORITIES
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState, IndexLayout, QueueFlag, ReaderFlag
 from omq.format.wire import Settlement
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.unit.engine.world import A, B, World, make_world
 
 NS = 1_000_000_000

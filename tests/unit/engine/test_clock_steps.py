@@ -14,7 +14,7 @@ from omq.core.engine.deadlines import FOLLOW_NS
 from omq.core.engine.rules import QueueRules
 from omq.format.message import Part
 from omq.format.wire import Settlement
-from omq.ipc import outgoing
+from omq.ipc.wire import outgoing
 from tests.unit.engine.test_duplicates import keyed
 from tests.unit.engine.world import NS, A, World, make_world
 

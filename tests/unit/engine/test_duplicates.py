@@ -29,7 +29,7 @@ from omq.core.engine.state import IDEL
 from omq.core.engine.unit_facts import Facts
 from omq.format.index import Counter, EntryState
 from omq.format.wire import PutFlag
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.unit.engine.world import NS, A, B, World, make_world
 
 RULES = QueueRules(A, "A", 1000, 1 << 20, dedupe_ns=60 * NS, dedupe_keys_max=5)

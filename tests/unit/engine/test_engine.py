@@ -20,7 +20,7 @@ from omq.format.index import EntryState
 from omq.format.journal import FRAME, FrameType
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Settlement
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from omq.storage import durable
 from tests.unit.engine.world import NS, A, B, World, make_world
 from tests.unit.storage.world import FaultyDisk

@@ -16,7 +16,7 @@ from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import EntryState
 from omq.format.journal import BLOCK, FRAME, FrameType
 from omq.format.wire import Key, Settlement
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.unit.engine.world import NS, A, B, World, make_world
 
 DONE, DEFER, FAIL, RELEASE = (int(kind) for kind in Settlement)

@@ -19,7 +19,7 @@ from omq.core.engine.settle import UNTIL_MAX_NS, Verdict
 from omq.core.engine.state import POISON, Party
 from omq.format.message import Part
 from omq.format.wire import Settlement
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from omq.storage.journal import JournalWriter
 from tests.unit.engine.test_engine import counters_agree
 from tests.unit.engine.world import NS, A, B, World, make_world

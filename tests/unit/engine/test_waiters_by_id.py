@@ -14,7 +14,7 @@ from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
 from omq.format.message import id_hash
 from omq.format.wire import Key
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.unit.engine.world import A, B, World, make_world
 
 X, Y = id_hash(b"x"), id_hash(b"y")

@@ -18,7 +18,7 @@ from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, ReaderFlag
 from omq.format.message import DESCRIPTOR
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from omq.storage import spool
 from omq.storage.journal import JournalWriter
 from omq.storage.slots import SlotAllocator

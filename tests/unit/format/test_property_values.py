@@ -15,8 +15,8 @@ from omq.core.select.values import Value
 from omq.format import property_values
 from omq.format.message import decode_properties, encode_properties
 from omq.format.property_values import KeptFloat, KeptInt, KeptText, values_of
-from omq.ipc import arguments
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire import arguments
+from omq.ipc.wire.outgoing import Outgoing
 
 MOMENT = datetime(2026, 11, 25, 18, 48, 28, 123456, tzinfo=UTC)
 VALUES: dict[str, Any] = {

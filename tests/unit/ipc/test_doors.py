@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from omq.base.errors import OmqError, TooManyClients, TooManyConnections, TooManyOfUser
-from omq.ipc.serving.admission import Admission, Limits
-from omq.ipc.serving.doors import BYTE_NS, USERS_A_TURN, Door, Ring, Turn
+from omq.ipc.server.admission import Admission, Limits
+from omq.ipc.server.doors import BYTE_NS, USERS_A_TURN, Door, Ring, Turn
 
 SHARE_NS = 1000
 

@@ -1,6 +1,6 @@
 """Every errno of the wire's system calls: what it means, and that the code does it.
 
-The rows come from ipc.errnos.TABLE: a new one without an expectation here fails.
+The rows come from ipc.wire.errnos.TABLE: a new one without an expectation here fails.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from omq.base.errors import IpcLimit, IpcRemoved, ManagerShort, NotRegistered
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.rated_log import RatedLog
-from omq.ipc.errnos import TABLE, Outcome, errno_of, outcome
-from omq.ipc.gate import Gate
-from omq.ipc.serving.admission import Admission, Limits
-from omq.ipc.serving.control_plane import ControlPlane
-from omq.ipc.serving.doorkeeper import Doorkeeper
-from omq.ipc.serving.doors import Door
-from omq.ipc.serving.objects import ObjectList, make_channel
-from omq.ipc.serving.registration import Registrar
-from omq.ipc.serving.requests import Requests
-from omq.ipc.serving.sessions import Peer, Session
+from omq.ipc.client.gate import Gate
+from omq.ipc.server.admission import Admission, Limits
+from omq.ipc.server.control_plane import ControlPlane
+from omq.ipc.server.doorkeeper import Doorkeeper
+from omq.ipc.server.doors import Door
+from omq.ipc.server.objects import ObjectList, make_channel
+from omq.ipc.server.registration import Registrar
+from omq.ipc.server.requests import Requests
+from omq.ipc.server.sessions import Peer, Session
+from omq.ipc.wire.errnos import TABLE, Outcome, errno_of, outcome
 from omq.storage import segment
 
 CLASSES = {errno.EIDRM: sysv_ipc.ExistentialError, errno.EACCES: sysv_ipc.PermissionsError,
@@ -249,7 +249,7 @@ def test_making_a_channel(call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
             raise as_raised(number, by_sysv=False)
 
         if call == "semget":
-            monkeypatch.setattr("omq.ipc.serving.objects.sysv_ipc.Semaphore", fail)
+            monkeypatch.setattr("omq.ipc.server.objects.sysv_ipc.Semaphore", fail)
         else:
             monkeypatch.setattr(segment, "attach", fail)
         with pytest.raises(IpcLimit, match="kernel"):

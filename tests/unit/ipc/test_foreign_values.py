@@ -36,8 +36,8 @@ from proton import (
 )
 
 from omq.format import amqp_values, property_values
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.remote.foreign_values import said, texts_in, value_of, values_out
+from omq.ipc.client.remote.foreign_values import said, texts_in, value_of, values_out
+from omq.ipc.wire.outgoing import Outgoing
 
 ID = UUID("12345678-1234-5678-1234-567812345678")
 ROWS: list[tuple[Any, str, str, Any]] = [

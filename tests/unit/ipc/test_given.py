@@ -14,9 +14,9 @@ from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
 from omq.fast.handed import Hold, Rows
 from omq.format.wire import GIVEN, REPLY, GivenFlag
-from omq.ipc.message import Message
-from omq.ipc.serving.given import write_given
-from omq.ipc.serving.sessions import Session
+from omq.ipc.client.message import Message
+from omq.ipc.server.given import write_given
+from omq.ipc.server.sessions import Session
 from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import make_world
 

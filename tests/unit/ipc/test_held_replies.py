@@ -15,9 +15,9 @@ import pytest
 from omq.base.errors import BadRequest
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import FOREVER
-from omq.ipc.serving.doors import Door
-from omq.ipc.serving.held_replies import HeldReplies, Protection
-from omq.ipc.serving.sessions import Session
+from omq.ipc.server.doors import Door
+from omq.ipc.server.held_replies import HeldReplies, Protection
+from omq.ipc.server.sessions import Session
 
 S = 1_000_000_000
 

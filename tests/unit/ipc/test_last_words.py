@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import cast
 
 from omq.format.wire import ENDED
-from omq.ipc.serving.doors import Door
-from omq.ipc.serving.sessions import Sessions
+from omq.ipc.server.doors import Door
+from omq.ipc.server.sessions import Sessions
 
 LAST = (7, 1, 4711, 99)  # sequence, count, qpool, lsn
 

@@ -13,8 +13,8 @@ import pytest
 import sysv_ipc
 
 from omq.base.paths import SpoolPaths
-from omq.ipc.serving import objects
-from omq.ipc.serving.objects import Kind, ObjectList
+from omq.ipc.server import objects
+from omq.ipc.server.objects import Kind, ObjectList
 from omq.storage import segment
 
 MAKERS: dict[Kind, Callable[[int], Any]] = {

@@ -8,8 +8,8 @@ import pytest
 
 from omq.base.paths import SpoolPaths
 from omq.format.message import Part, decode, parts_in
-from omq.ipc.arguments import SECONDS_MAX
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.arguments import SECONDS_MAX
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 
 
 def only_part(tmp_path: Path, delay_s: float) -> Part:

@@ -9,7 +9,7 @@ import pytest
 
 from omq.base.errors import MessageTooLong
 from omq.fast.batch import Batch
-from omq.ipc.client_wire import Wire
+from omq.ipc.client.connection_parts import Wire
 
 
 def test_a_body_that_fits_no_request_is_an_error_and_no_turn_in_vain() -> None:

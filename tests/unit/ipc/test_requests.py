@@ -9,8 +9,8 @@ import sysv_ipc
 
 from omq.base.errors import IpcRemoved
 from omq.format.wire import REQUEST_TYPE, WAKE_TYPE
-from omq.ipc.serving import requests
-from omq.ipc.serving.requests import Company, Requests
+from omq.ipc.server import requests
+from omq.ipc.server.requests import Company, Requests
 
 LIMIT = 100
 NONE = None

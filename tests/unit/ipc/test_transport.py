@@ -23,8 +23,8 @@ from omq.format.wire import (
     Settlement,
     halves,
 )
-from omq.ipc.outgoing import Outgoing, encode_outgoing
-from omq.ipc.serving.transport import Transport
+from omq.ipc.server.transport import Transport
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.model.instance import Client, Instance
 
 A = 3

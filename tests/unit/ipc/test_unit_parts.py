@@ -9,9 +9,9 @@ import pytest
 
 from omq.format.journal import FRAME
 from omq.format.wire import SETTLE
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Encoded
-from omq.ipc.unit_parts import ROWS_MAX, parts_of, taken_row
+from omq.ipc.client.message import Message
+from omq.ipc.client.unit_parts import ROWS_MAX, parts_of, taken_row
+from omq.ipc.wire.outgoing import Encoded
 
 ROOM = 500_000
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from omq.ipc import watcher
+from omq.ipc.client import watcher
 
 WAIT_S = 60.0
 

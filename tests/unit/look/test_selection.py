@@ -15,7 +15,7 @@ from omq.core.look.look import look
 from omq.core.look.selection import parse
 from omq.core.look.stored import StoredMessages, message_id
 from omq.format.wire import Settlement
-from omq.ipc.outgoing import Outgoing, encode_outgoing
+from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.unit.engine.world import NS, A, B, World, make_named
 
 

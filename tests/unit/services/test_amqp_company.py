@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from omq.base.errors import QueueFull
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import company as module
 from omq.services.amqp.company import Company
 from omq.services.amqp.putter import Fate, Told

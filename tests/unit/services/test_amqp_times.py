@@ -10,8 +10,8 @@ needs_proton()
 
 from proton import Message, symbol  # noqa: E402
 
-from omq.ipc.outgoing import Outgoing  # noqa: E402
-from omq.ipc.remote.translated import encoded  # noqa: E402
+from omq.ipc.client.remote.translated import encoded  # noqa: E402
+from omq.ipc.wire.outgoing import Outgoing  # noqa: E402
 from omq.services.amqp.translation import Terms, decoded  # noqa: E402
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 678000, UTC)

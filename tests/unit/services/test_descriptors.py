@@ -12,7 +12,7 @@ import pytest
 from omq.base.errors import TooFewDescriptors
 from omq.base.event_log import EventLog
 from omq.base.settings import DEFAULTS
-from omq.ipc.serving.admission import descriptors_needed
+from omq.ipc.server.admission import descriptors_needed
 from omq.services.manager import descriptors
 from omq.services.manager.descriptors import raise_limit
 from omq.services.supervise.unit_files import UnitValues, render_all

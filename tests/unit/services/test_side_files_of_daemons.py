@@ -16,8 +16,8 @@ from omq.base import events, modes, side_files
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.side_files import Calls
-from omq.ipc.serving.objects import LIST_NAME, ObjectList
-from omq.ipc.serving.recent import RecentRequests
+from omq.ipc.server.objects import LIST_NAME, ObjectList
+from omq.ipc.server.recent import RecentRequests
 from omq.services.daemon import pid_file
 from omq.services.daemon.run_state import (
     ProcessState,

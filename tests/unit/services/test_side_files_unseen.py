@@ -16,7 +16,7 @@ from omq.base import events, modes, side_files
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.side_files import Calls
-from omq.ipc.serving.objects import LIST_NAME, ObjectList
+from omq.ipc.server.objects import LIST_NAME, ObjectList
 from omq.services.daemon import pid_file
 from omq.services.daemon.run_state import read_service, read_supervisor
 from omq.services.delivery.holds import Holds
@@ -200,8 +200,8 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/base/paths.py": "the spool",
     "lib/omq/base/form.py": "programs",
     "lib/omq/base/journald.py": "standard error; guarded",
-    "lib/omq/ipc/sealed_body.py": "a memfd",
-    "lib/omq/ipc/serving/objects.py": "/proc",
+    "lib/omq/ipc/wire/sealed_body.py": "a memfd",
+    "lib/omq/ipc/server/objects.py": "/proc",
     "lib/omq/services/amqp/server.py": "the spool",
     "lib/omq/services/delivery/holds.py": "the spool",
     "lib/omq/services/delivery/published.py": "for tools; guarded",

@@ -5,7 +5,7 @@
     omq cancel --state ID ...  only say where they are, and in which state
 
 ID is what `omsend` or `Connection.put` said. Who put a message may, and operators with `admin` on
-its queue (omq.ipc.cancelling). It is final, and journaled with uid, pid and the command.
+its queue (omq.ipc.client.cancelling). It is final, and journaled with uid, pid and the command.
 
 Errors: NoMessage, MessageBusy, NotInState, BadArgument, ManagerUnavailable.
 """
@@ -20,7 +20,7 @@ import omq
 from omq.base.errors import Exit
 from omq.base.names import escape
 from omq.cli.common import existing, tool_parser
-from omq.ipc.cancelling import MessageState
+from omq.ipc.client.cancelling import MessageState
 
 NAME: Final = "omq cancel"
 

@@ -14,7 +14,7 @@ what is in doubt here; `reset` changes the record of what has come over a channe
 
 In the middle of a crash: a change of a definition has happened wholly or not. Errors:
 ChannelUnknown, BadChannel, ChannelInDoubt, ChannelInUse, those of a line for `ping`, of
-omq.ipc.queues.
+omq.ipc.client.queues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from omq.cli.operate.channel_look import (
 from omq.cli.operate.channel_right import refuse_doubt, reset, resolve
 from omq.cli.operate.noting import add_reason
 from omq.format.definition import Kind
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.channel.definition import (
     KEYS,
     NOTE,

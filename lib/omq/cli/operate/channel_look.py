@@ -16,7 +16,7 @@ from typing import Any, Final
 from omq.base.errors import BadChannel, BadName, ChannelUnknown, UnknownQueue
 from omq.base.names import check_queue_name, check_service_name, escape
 from omq.cli.common import print_json
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.channel import records
 from omq.services.channel.definition import STARTED, Channel, channel_of
 from omq.services.channel.names import BatchName, batch_name

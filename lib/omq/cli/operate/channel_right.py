@@ -13,7 +13,7 @@ They do what RESOLVE CHANNEL and RESET CHANNEL of IBM MQ do. `resolve` ends what
 In the middle of a crash: `resolve` ends one batch after the other; each kind of `reset` is one
 request, and an order that waits is carried out once, however often it is told (names.Reset).
 
-Errors: ChannelUnknown, ChannelInUse, ChannelInDoubt, BadRequest, those of omq.ipc.queues.
+Errors: ChannelUnknown, ChannelInUse, ChannelInDoubt, BadRequest, those of omq.ipc.client.queues.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Final
 from omq.base.errors import BadRequest, ChannelInDoubt, ChannelInUse, ChannelUnknown
 from omq.base.names import check_queue_name
 from omq.cli.operate.channel_look import batches_in_doubt, channel_named, running_channels
-from omq.ipc.client import Client
-from omq.ipc.operator import Operator
+from omq.ipc.client.connection import Client
+from omq.ipc.client.operator import Operator
 from omq.services.channel import records
 from omq.services.channel.definition import ORDER, Channel, altered, write
 from omq.services.channel.names import Reset

@@ -29,7 +29,7 @@ def note_command(location: Location, command: str, reason: str, count: int = 0,
     # Imported late: where no manager was, as at the start of an instance, none of it is needed.
     if location.paths.ids.exists() and _works(location):
         from omq.cli.operate.change import connect
-        from omq.ipc.operator import Operator
+        from omq.ipc.client.operator import Operator
 
         try:
             with connect(location, name) as connection:

@@ -15,7 +15,7 @@ from omq.base.services_conf import load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate.change import connect
 from omq.cli.operate.service_control import named
-from omq.ipc.operator import Operator
+from omq.ipc.client.operator import Operator
 from omq.services.daemon.options import Location
 
 NAME = "omfreeq"

@@ -10,8 +10,8 @@
 Keys are those of queues.conf; an empty value takes one away. A queue of queues.conf is altered
 there: the file is changed as its author would (cli.operate.services_edit) and read again. Without a
 queue manager `list` and `show` read the files. In the middle of a crash: a change has happened
-wholly or not, and the exit code 0 means that it has. Errors: those of omq.ipc.queues; UnknownQueue,
-NotConfirmed.
+wholly or not, and the exit code 0 means that it has. Errors: those of omq.ipc.client.queues;
+UnknownQueue, NotConfirmed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from omq.cli.operate.noting import add_reason
 from omq.cli.operate.queue_hold import alter_file
 from omq.core.load.offline_index import read_files
 from omq.format.definition import HOLDING, Kind, read_line
-from omq.ipc.client import Client
-from omq.ipc.queues import QueueInfo
+from omq.ipc.client.connection import Client
+from omq.ipc.client.queues import QueueInfo
 from omq.services.daemon.options import Location
 
 NAME: Final = "omq queue"

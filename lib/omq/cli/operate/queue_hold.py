@@ -29,7 +29,7 @@ from omq.cli.operate.services_edit import set_queue_key
 from omq.core.index.rows import QueueRow
 from omq.core.index.view import IndexView
 from omq.format.index import QueueFlag
-from omq.ipc.operator import Operator
+from omq.ipc.client.operator import Operator
 from omq.services.daemon import pid_file
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals

@@ -23,8 +23,8 @@ from omq.base.names import escape
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.operate.change import connect
 from omq.cli.operate.noting import add_reason
-from omq.ipc.in_doubt import UnitInDoubt
-from omq.ipc.operator import Operator
+from omq.ipc.client.in_doubt import UnitInDoubt
+from omq.ipc.client.operator import Operator
 
 NAME: Final = "omq units"
 

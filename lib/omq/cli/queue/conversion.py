@@ -36,7 +36,7 @@ from omq.core.history.born import born_of
 from omq.core.index.view import IndexView
 from omq.format.message import id_hash
 from omq.format.old_queue import OldMessage
-from omq.ipc.client import Client, Outgoing
+from omq.ipc.client.connection import Client, Outgoing
 from omq.storage import containers
 
 _REF: Final = "omqconv.item_ref"

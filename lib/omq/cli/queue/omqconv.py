@@ -36,8 +36,8 @@ from omq.cli.operate.change import connect
 from omq.cli.operate.old_queues import FLAG, Old, flag_lines, flagged, names, read
 from omq.cli.queue.conversion import Putting, line, outgoing, settle, tell
 from omq.cli.queue.conversion_log import ConversionLog
-from omq.ipc.client import Client, Outgoing
-from omq.ipc.operator import Operator
+from omq.ipc.client.connection import Client, Outgoing
+from omq.ipc.client.operator import Operator
 from omq.storage.files import write_new_file
 from omq.storage.spool import open_spool
 

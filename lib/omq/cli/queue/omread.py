@@ -46,7 +46,7 @@ from omq.base.settings import Settings
 from omq.cli.common import add_json, add_url, locate, remote, say, seconds, shown, tool_parser
 from omq.cli.queue.message_command import MessageCommand
 from omq.cli.queue.read_loop import Handler, Tally, Wish, read, stop_asked
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.daemon.exit_text import exit_text
 from omq.services.daemon.restart_backoff import Backoff
 from omq.services.daemon.run_state import State

@@ -42,7 +42,7 @@ from omq.base.names import (
 from omq.base.paths import existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import add_url, locate, remote, say, seconds, tool_parser
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.mail.drafts import Author, submission
 
 NAME: Final = "omsend"

@@ -17,9 +17,9 @@ attempt; omq.cli.queue.task_limit) or that of a stop (TaskStopped: the message g
 3. nothing of a message is executed or unpickled; 4. what is said of the message is said with no
 limit running: a manager that is away is no fault of the function.
 
-The crash argument is the reader's (omq.ipc.reader): a process that dies before `done` is recorded
-leaves the message to the manager, which hands it out again, flagged `redelivered`. So a function
-may be called twice for one message; its message_id tells.
+The crash argument is the reader's (omq.ipc.client.reader): a process that dies before `done` is
+recorded leaves the message to the manager, which hands it out again, flagged `redelivered`. So a
+function may be called twice for one message; its message_id tells.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ standard error where every thread stood, and ends the process.
 
 Invariants: 1. behind `disarm` neither comes; 2. without a limit nothing is armed, and nothing paid.
 
-The crash argument is the reader's (omq.ipc.reader): the message in work was counted when it was
-handed out, and nothing was said of it, so the manager has it again.
+The crash argument is the reader's (omq.ipc.client.reader): the message in work was counted when it
+was handed out, and nothing was said of it, so the manager has it again.
 """
 
 from __future__ import annotations

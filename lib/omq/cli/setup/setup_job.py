@@ -23,7 +23,7 @@ from omq.base.settings import DEFAULTS
 from omq.cli.launch import COMMANDS
 from omq.cli.setup import setup_checks, setup_files
 from omq.cli.setup.setup_files import Planned
-from omq.ipc.serving.admission import descriptors_needed
+from omq.ipc.server.admission import descriptors_needed
 from omq.services.supervise.daemon_plan import is_core
 from omq.services.supervise.systemctl import BOOTED
 from omq.services.supervise.unit_files import (

@@ -26,8 +26,8 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import ALL_EVENTS, Settings
 from omq.cli.watch.conditions import Condition, Key
 from omq.cli.watch.facts import Facts
-from omq.ipc.client import connect
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.connection import connect
+from omq.ipc.wire.outgoing import Outgoing
 
 QUEUE: Final = "SYSTEM.EVENTS"
 WAITING_MAX: Final = 1000

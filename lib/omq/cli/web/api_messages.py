@@ -17,9 +17,9 @@ from omq.base.errors import BadArgument, BadRequest
 from omq.cli.web.desks import COUNT_MAX
 from omq.cli.web.orders import Order
 from omq.cli.web.said import JSON, figure, properties, read_json, text
-from omq.ipc import arguments
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.message import Message
+from omq.ipc.wire import arguments
+from omq.ipc.wire.outgoing import Outgoing
 
 KEY: Final = "Idempotency-Key"
 ENDS: Final = ("done", "fail", "release", "defer", "touch", "move", "reply")

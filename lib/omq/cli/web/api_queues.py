@@ -24,8 +24,8 @@ from omq.cli.web.message_pages import visible
 from omq.cli.web.orders import Held, Order
 from omq.cli.web.said import asked, figure, object_of, read_json, sent
 from omq.cli.web.taken import Taken
-from omq.ipc.message import Message
-from omq.ipc.pieces import PIECE_BYTES
+from omq.ipc.client.message import Message
+from omq.ipc.client.pieces import PIECE_BYTES
 
 WAIT_SHARE: Final = 0.75
 """Of web_request_timeout_s a get or request waits so much at most: the rest is for its answer."""

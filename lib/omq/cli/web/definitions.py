@@ -19,8 +19,8 @@ from omq.cli.web import acting
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.said import object_of, sent, text
-from omq.ipc.client import Client
-from omq.ipc.queues import QueueInfo
+from omq.ipc.client.connection import Client
+from omq.ipc.client.queues import QueueInfo
 from omq.services.daemon.options import Location
 from omq.tasks.schedule import FILE
 from omq.tasks.schedules import Schedules

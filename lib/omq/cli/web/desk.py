@@ -26,9 +26,9 @@ from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
 from omq.base.errors import LeaseLost, OmqError, ReaderClosed
 from omq.cli.web.budget import Budget
 from omq.cli.web.taken import Taken, take
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 
 T = TypeVar("T")
 Say = Callable[[Reader], Any]

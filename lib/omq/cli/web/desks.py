@@ -26,7 +26,7 @@ from omq.cli.web.budget import Budget
 from omq.cli.web.desk import Desk
 from omq.cli.web.orders import Held, Order, Settled, fail, refused, saying
 from omq.cli.web.taken import Taken
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 
 WAIT_MAX_S: Final = 20.0
 COUNT_MAX: Final = 1000

@@ -28,8 +28,8 @@ from omq.cli.web.caller import Caller
 from omq.cli.web.desks import Desks
 from omq.cli.web.putting import Puts
 from omq.cli.web.replies import Replies
-from omq.ipc.client import Client
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.connection import Client
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.channel.names import RECORDS
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from omq.base.amounts import duration
 from omq.base.errors import DeliveryUnknown, LeaseLost, OmqError, ReaderClosed
 from omq.cli.web.desk import Desk
 from omq.cli.web.taken import Taken
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from omq.aio.lines import Job
 from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
 from omq.base import limits
 from omq.base.errors import REFUSALS, ManagerHung, ManagerUnavailable, OmqError, TimedOut
-from omq.ipc.client import Client
-from omq.ipc.outgoing import Outgoing, by_itself
+from omq.ipc.client.connection import Client
+from omq.ipc.wire.outgoing import Outgoing, by_itself
 
 HEAD_BYTES: Final = 768
 """More than a message takes in a request beside its body and its properties."""

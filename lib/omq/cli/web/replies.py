@@ -26,9 +26,9 @@ from omq.base.errors import BadRequest, LeaseLost, NoReply
 from omq.cli.web.desk import Desk
 from omq.cli.web.desks import WAIT_MAX_S, Desks
 from omq.cli.web.taken import Taken
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 
 _BATCH: Final = 100
 _EARLY_MAX: Final = 1000

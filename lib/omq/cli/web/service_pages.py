@@ -18,7 +18,7 @@ from omq.cli.web import acting, page_head, reading
 from omq.cli.web.caller import ADMIN
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.event_tail import EventTail
-from omq.ipc.in_doubt import UnitInDoubt
+from omq.ipc.client.in_doubt import UnitInDoubt
 from omq.services.daemon.options import Location
 
 _PEERS_MAX: Final = 500

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, QueueGone, UnknownQueue
 from omq.cli.web.budget import Budget
-from omq.ipc.message import Message
+from omq.ipc.client.message import Message
 
 INLINE_BYTES: Final = 256 * 1024
 """A larger body goes by its link, in pieces."""

@@ -4,7 +4,7 @@ One request is one unit: an OPERATOR frame that says who (uid and pid in the fra
 its payload), then one DELETE frame for each queue, with its LSN as `unit`: to redo, the archive and
 the analytics it is an operator's delete. Either all places that are named are left, or none.
 
-Who may is for the caller (ipc.serving.cancelling) to say; the index knows who put a message, as its
+Who may is for the caller (ipc.server.cancelling) to say; the index knows who put a message, as its
 frame and its pool record do. READY, DEFERRED and HELD ones wait. One that a reader has is refused
 with its name (MessageBusy), unless it is to be cancelled in work: then it is taken out of the
 reader's hands first, as an operator's force does it, and the reader is told when it asks (lost).

@@ -1,6 +1,6 @@
 """The rows of clients in the index, and the frames of readers that come and go.
 
-A row is its client's from `came` to `gone`; who has which row is for the wire to say (ipc.serving).
+A row is its client's from `came` to `gone`; who has which row is for the wire to say (ipc.server).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariants: 1. a change is judged whole before anything of it happens; 2. its frames stand in one
 block, so after a crash all of it has happened or nothing; 3. who knew a number under another name
-is told so (ipc.serving.sessions).
+is told so (ipc.server.sessions).
 
 Errors: BadDefinition, UnknownQueue, QueueExists, QueueOfFile, QueueNotEmpty, QueueInUse,
 TooManyQueues, WrongKind, SpoolFull.

@@ -24,8 +24,8 @@ from omq.base.errors import (
 from omq.base.names import check_queue_name
 from omq.format.amqp_types import Described
 from omq.format.definition import Kind
-from omq.ipc.client import Client
-from omq.ipc.queues import QueueInfo
+from omq.ipc.client.connection import Client
+from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp.untranslatable import Untranslatable
 
 INTERNAL: Final = "amqp:internal-error"

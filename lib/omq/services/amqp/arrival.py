@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import sections, translation
 from omq.services.amqp.link_share import Room
 from omq.services.amqp.translation import Terms

@@ -14,8 +14,8 @@ from typing import Final
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, NoMessage
 from omq.base.settings import Settings
-from omq.ipc.browsed import Browsed
-from omq.ipc.client import Client
+from omq.ipc.client.browsed import Browsed
+from omq.ipc.client.connection import Client
 from omq.services.amqp import translation
 from omq.services.amqp.taker import Ear, Given
 from omq.services.amqp.untranslatable import Untranslatable

@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from omq.ipc.client import Client
-from omq.ipc.ending_together import New
+from omq.ipc.client.connection import Client
+from omq.ipc.client.ending_together import New
 from omq.services.amqp.putter import Fate, Told, put_batch
 
 Put = Callable[[Callable[[Client], list[Told]]], Awaitable[list[Told]]]

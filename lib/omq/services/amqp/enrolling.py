@@ -22,8 +22,8 @@ from omq.services.amqp.transactions import Taken, state_of
 from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Client
-    from omq.ipc.reader import Reader
+    from omq.ipc.client.connection import Client
+    from omq.ipc.client.reader import Reader
     from omq.services.amqp.session import Session
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from omq.base import events
 from omq.base.errors import NoAuthority, OmqError, TooManyQueues
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import RatedLog
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.amqp import two_phases
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.company import Company

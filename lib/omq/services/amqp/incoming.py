@@ -26,7 +26,7 @@ from omq.amqp.delivery import Incoming as Delivery
 from omq.amqp.links import Receiver
 from omq.base.errors import OmqError
 from omq.format.amqp_performatives import TRANSACTIONAL
-from omq.ipc.ending_together import New
+from omq.ipc.client.ending_together import New
 from omq.services.amqp import translation
 from omq.services.amqp.addresses import INTERNAL, Address, condition
 from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived

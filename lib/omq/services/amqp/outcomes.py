@@ -12,10 +12,10 @@ from omq.amqp.delivery import Outgoing
 from omq.amqp.states import condition_of, fields_of
 from omq.format.amqp_performatives import ACCEPTED, MODIFIED, REJECTED, RELEASED, number
 from omq.format.amqp_types import Described, Malformed
-from omq.ipc.remote.failure_annotations import CONDITION
+from omq.ipc.client.remote.failure_annotations import CONDITION
 
 if TYPE_CHECKING:
-    from omq.ipc.message import Message
+    from omq.ipc.client.message import Message
 
 Say = Callable[["Message"], None]
 LINE_BROKE: Final = "the connection broke off"

@@ -26,8 +26,8 @@ from omq.base.errors import (
     SpoolFull,
     TimedOut,
 )
-from omq.ipc.client import Client
-from omq.ipc.ending_together import New
+from omq.ipc.client.connection import Client
+from omq.ipc.client.ending_together import New
 from omq.services.amqp.untranslatable import Untranslatable
 
 TOGETHER_BYTES: Final = 4096

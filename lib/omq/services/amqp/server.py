@@ -22,7 +22,7 @@ from omq.base.config import load_settings
 from omq.base.errors import ConfigError
 from omq.base.event_log import ERROR, REPORT
 from omq.base.rated_log import NEVER
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.amqp.host import Host
 from omq.services.amqp.policy import load_policy
 from omq.services.amqp.session import Session

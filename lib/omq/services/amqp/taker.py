@@ -24,10 +24,10 @@ from omq.aio.jobs import Call
 from omq.aio.waiter import Waiter
 from omq.base.errors import BodyDamaged, BodyUnavailable, ConnectionClosed, LeaseLost
 from omq.base.settings import Settings
-from omq.ipc import parking
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client import parking
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 from omq.services.amqp import translation
 from omq.services.amqp.arrival import PIECES_BYTES
 from omq.services.amqp.hands import Hands

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from omq.base.errors import OmqError
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.addresses import Address, condition, resolved
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.channel.names import RECORDS

@@ -23,12 +23,12 @@ from omq.base.names import check_queue_name
 from omq.fast.amqp_encoding import encoded as encoded_value
 from omq.fast.amqp_message import Sections, head
 from omq.format.amqp_types import Malformed, Symbol, Timestamp, Uint
-from omq.ipc.arguments import SECONDS_MAX
-from omq.ipc.browsed import Browsed
-from omq.ipc.message import Message as Native
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.remote.failure_annotations import PREFIX as PREFIX_OF_FAILURE
-from omq.ipc.remote.failure_annotations import annotations_of
+from omq.ipc.client.browsed import Browsed
+from omq.ipc.client.message import Message as Native
+from omq.ipc.client.remote.failure_annotations import PREFIX as PREFIX_OF_FAILURE
+from omq.ipc.client.remote.failure_annotations import annotations_of
+from omq.ipc.wire.arguments import SECONDS_MAX
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import bodies, ids, sections
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.untranslatable import UNREADABLE, Untranslatable

@@ -1,9 +1,9 @@
 """How what a link's native reader has to do is done: in turns, one at a time.
 
 Turns are done by a few threads that all links share (hands). A link that waits for messages has
-its request parked (ipc.parking), the event loop listens for the bell, and there is no thread. A
-link with a selector looks for itself at what arrives, so its turns have a thread of their own
-(`apart`), and so have all where the manager has no bells.
+its request parked (ipc.client.parking), the event loop listens for the bell, and there is no
+thread. A link with a selector looks for itself at what arrives, so its turns have a thread of their
+own (`apart`), and so have all where the manager has no bells.
 
 Invariants: 1. one turn at a time, and it alone uses the native connection, but for wake; 2. the
 event loop listens only while no turn is under way: a turn may register anew, and the descriptor be
@@ -19,9 +19,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from omq.ipc import parking
-from omq.ipc.client import Client
-from omq.ipc.reader import Reader
+from omq.ipc.client import parking
+from omq.ipc.client.connection import Client
+from omq.ipc.client.reader import Reader
 from omq.services.amqp.hands import Hands
 
 

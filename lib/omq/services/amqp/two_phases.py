@@ -38,11 +38,11 @@ from omq.base.errors import (
     UnitResolved,
     UnitUnknown,
 )
-from omq.ipc.client import Client
-from omq.ipc.ending_together import New
-from omq.ipc.in_doubt import UnitInDoubt
-from omq.ipc.message import Message
-from omq.ipc.reader import Reader
+from omq.ipc.client.connection import Client
+from omq.ipc.client.ending_together import New
+from omq.ipc.client.in_doubt import UnitInDoubt
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
 from omq.services.amqp.transactions import Transaction
 
 if TYPE_CHECKING:

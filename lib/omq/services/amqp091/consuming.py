@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, TypeVar
 from pamqp import commands
 
 from omq.base.errors import OmqError
-from omq.ipc.message import Message
+from omq.ipc.client.message import Message
 from omq.services.amqp.addresses import Address
 from omq.services.amqp.outcomes import done, released
 from omq.services.amqp.taker import Given
 from omq.services.amqp091.taking import Content, ContentTaker, rejected
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Client
-    from omq.ipc.reader import Reader
+    from omq.ipc.client.connection import Client
+    from omq.ipc.client.reader import Reader
     from omq.services.amqp091.channel import Channel
 
 T = TypeVar("T")

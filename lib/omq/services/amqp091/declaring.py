@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import commands
 
 from omq.base.errors import QueueExists, UnknownQueue
-from omq.ipc.client import Client
-from omq.ipc.queues import QueueInfo
+from omq.ipc.client.connection import Client
+from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp.addresses import Address, resolved
 from omq.services.amqp091 import queue_arguments
 from omq.services.amqp091.refusals import (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from omq.base.errors import BadName, OmqError
 from omq.base.names import check_queue_name
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091 import exchanges
 from omq.services.amqp091.exchanges import Binding, Exchange, Exchanges

@@ -30,8 +30,8 @@ from typing import Any, Final
 
 from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
-from omq.ipc.client import Client
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.connection import Client
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp091.topics import matches
 
 QUEUE: Final = "SYSTEM.EXCHANGES"

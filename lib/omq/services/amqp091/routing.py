@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import OmqError, QueueGone, UnknownQueue
-from omq.ipc.ending_together import New
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.ending_together import New
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.addresses import INTERNAL, Address
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.targets import UNAUTHORIZED, target

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError
-from omq.ipc.message import Message
+from omq.ipc.client.message import Message
 from omq.services.amqp.taker import Given, Taker
 from omq.services.amqp.untranslatable import UNREADABLE
 from omq.services.amqp091 import translation

@@ -16,8 +16,8 @@ from pamqp import commands, decode, encode, header
 from omq.amqp.kinds import texts_in, values_out
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.names import check_queue_name
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Outgoing
+from omq.ipc.client.message import Message
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import ids
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.translation import PRIORITY_MAX, RESERVED, Terms

@@ -24,7 +24,7 @@ from omq.services.amqp091.refusals import PRECONDITION_FAILED, Refused
 from omq.services.amqp091.routing import NOT_FOUND, Published
 
 if TYPE_CHECKING:
-    from omq.ipc.message import Message
+    from omq.ipc.client.message import Message
     from omq.services.amqp091.channel import Channel
     from omq.services.amqp091.consuming import Takes
 

@@ -34,9 +34,9 @@ from omq.base.errors import (
     UnitsFull,
 )
 from omq.format.message import encode_properties
-from omq.ipc.client import Client
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.unit import Unit
+from omq.ipc.client.connection import Client
+from omq.ipc.client.unit import Unit
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.channel import records
 from omq.services.channel.destinations import Terms, Ways
 from omq.services.channel.names import DEAD, FROM_MANAGER, FROM_QUEUE, HOPS

@@ -22,10 +22,10 @@ from omq.base import fault
 from omq.base.errors import BodyDamaged, BodyUnavailable, OmqError
 from omq.base.limits import KIB
 from omq.base.settings import Settings
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.unit import Unit
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.unit import Unit
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.channel.arrival import dead_letter, reason_of
 from omq.services.channel.definition import Channel
 from omq.services.channel.names import BatchName, own_name

@@ -25,7 +25,7 @@ from omq.base import events, fault
 from omq.base.errors import UnitResolved, UnitUnknown
 from omq.base.event_log import WARNING
 from omq.base.names import escape
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.channel.arrival import dead_letter
 from omq.services.channel.batch import Batch, first_of
 from omq.services.channel.line import AddressRefused, Line

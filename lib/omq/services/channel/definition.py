@@ -19,8 +19,8 @@ from typing import Final
 
 from omq.base.errors import BadChannel
 from omq.format.definition import Kind
-from omq.ipc.client import Client
-from omq.ipc.queues import QueueInfo
+from omq.ipc.client.connection import Client
+from omq.ipc.client.queues import QueueInfo
 from omq.services.channel.names import RESET, Reset, reset_said
 
 NOTE: Final = "note"

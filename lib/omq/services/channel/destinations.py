@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from omq.base.errors import OmqError, UnknownQueue
 from omq.base.settings import Settings
 from omq.format.definition import Kind
-from omq.ipc.client import Client
-from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE
+from omq.ipc.client.connection import Client
+from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE
 from omq.services.channel.names import RECORDS, own_name
 from omq.services.channel.parcel import Address, is_name
 

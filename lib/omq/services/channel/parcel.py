@@ -34,9 +34,9 @@ from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
 from omq.format import amqp_values as values
 from omq.format.property_values import carried
-from omq.ipc.message import Message as Native
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.remote_header import REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE
+from omq.ipc.client.message import Message as Native
+from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.channel.names import FROM_MANAGER, FROM_QUEUE, HOPS, MARKS
 
 BATCH: Final = "x-opt-omq-batch"

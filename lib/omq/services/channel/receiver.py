@@ -30,7 +30,7 @@ from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.base.names import escape
 from omq.base.settings import Settings
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.channel import arrival, records
 from omq.services.channel.arrival import Later
 from omq.services.channel.destinations import Terms

@@ -28,10 +28,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from omq.base.errors import OmqError
-from omq.ipc.browsed import Browsed
-from omq.ipc.client import Client
-from omq.ipc.message import Message
-from omq.ipc.unit import Unit
+from omq.ipc.client.browsed import Browsed
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.unit import Unit
 from omq.services.channel.names import RECORDS, Reset
 
 _SAME_MAX: Final = 8

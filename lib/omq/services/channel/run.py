@@ -28,8 +28,8 @@ from omq.base.errors import (
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.limits import KIB
 from omq.base.names import escape
-from omq.ipc.client import Client
-from omq.ipc.in_doubt import UnitInDoubt
+from omq.ipc.client.connection import Client
+from omq.ipc.client.in_doubt import UnitInDoubt
 from omq.services.channel.batch import Batch, Reach
 from omq.services.channel.courier import Courier
 from omq.services.channel.definition import ORDER, Channel, altered, channel_of, write

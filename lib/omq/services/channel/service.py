@@ -25,7 +25,7 @@ from omq.base.config import load_settings
 from omq.base.errors import BadChannel, ConfigError, OmqError
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.channel.definition import IDLE, STARTED, Channel, altered, channel_of, write
 from omq.services.channel.run import ChannelRun
 from omq.services.channel.shared import Place

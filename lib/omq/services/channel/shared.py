@@ -16,7 +16,7 @@ from omq.base.events import Event
 from omq.base.limits import KIB
 from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
-from omq.ipc.client import Client
+from omq.ipc.client.connection import Client
 from omq.services.channel.batch import Batch, Reach
 from omq.services.channel.definition import Channel
 from omq.services.channel.names import NOBODY

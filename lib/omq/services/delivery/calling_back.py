@@ -38,7 +38,7 @@ _ROUNDS_MAX: Final = 64
 
 
 class Recalls(Protocol):
-    """What is asked of the queue manager: omq.ipc.tool_calls."""
+    """What is asked of the queue manager: omq.ipc.client.tool_calls."""
 
     def recall(self, queue: str, qpools: list[int]) -> list[int]: ...
     def recall_due(self, queue: str, within_s: float, before: int) -> tuple[int, int]: ...

@@ -51,9 +51,9 @@ from omq.services.readers.runner import Connect
 from omq.services.readers.service import Fail, Service
 
 if TYPE_CHECKING:
-    from omq.ipc.client import Client
-    from omq.ipc.message import Message
-    from omq.ipc.reader import Reader
+    from omq.ipc.client.connection import Client
+    from omq.ipc.client.message import Message
+    from omq.ipc.client.reader import Reader
 
 _TAKE_MAX: Final = 100
 

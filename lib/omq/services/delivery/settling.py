@@ -25,7 +25,7 @@ from omq.services.readers.runner import settle
 from omq.services.readers.service import Defer, Disposition, Fail
 
 if TYPE_CHECKING:
-    from omq.ipc.message import Message
+    from omq.ipc.client.message import Message
     from omq.services.delivery.holds import Holds
     from omq.services.delivery.scheduler import Scheduler
     from omq.services.delivery.service import ChannelService

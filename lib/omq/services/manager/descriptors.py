@@ -1,6 +1,6 @@
 """The limit of open files of queue.manager: raised to what its clients need, or fewer clients.
 
-    needed = 4 * clients_max + 2 * callers_max + its own   (ipc.serving.admission)
+    needed = 4 * clients_max + 2 * callers_max + its own   (ipc.server.admission)
 
 The soft limit is raised as far as the hard one lets it (root may go beyond). What is then still
 missing comes off clients_max, with an event: a manager that serves fewer is better than none, and
@@ -24,7 +24,7 @@ from omq.base import events
 from omq.base.errors import TooFewDescriptors
 from omq.base.event_log import WARNING, EventLog
 from omq.base.settings import Settings
-from omq.ipc.serving.admission import DESCRIPTORS_OF_A_CLIENT, descriptors_needed
+from omq.ipc.server.admission import DESCRIPTORS_OF_A_CLIENT, descriptors_needed
 
 LIMITS: Final = Path("/proc/self/limits")
 _LINE: Final = re.compile(r"Max open files +(\w+) +(\w+)")

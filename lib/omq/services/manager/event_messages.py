@@ -34,7 +34,7 @@ from omq.core.engine.rules import QueueRules
 from omq.core.engine.state import PERSISTENT, SPECIAL_QUEUES, Party
 from omq.core.engine.waiting import FOREVER
 from omq.format.message import Descriptor, encode
-from omq.ipc.serving.sessions import Session
+from omq.ipc.server.sessions import Session
 
 QUEUE: Final = "SYSTEM.EVENTS"
 WAITING_MAX: Final = 1000  # events between two groups; what comes beyond is dropped

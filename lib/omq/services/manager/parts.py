@@ -36,17 +36,17 @@ from omq.core.load.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover, refu
 from omq.core.redo.checkpoint import settle_changes
 from omq.format.index import IndexFlag, IndexHeader, IndexLayout
 from omq.format.journal import FrameFlag
-from omq.ipc.serving.admission import Admission, Limits
-from omq.ipc.serving.control_plane import ControlPlane
-from omq.ipc.serving.doorkeeper import Doorkeeper
-from omq.ipc.serving.make_server import make_server
-from omq.ipc.serving.notes import LeftNote, left_note, notes_of
-from omq.ipc.serving.objects import ObjectList, make_requests
-from omq.ipc.serving.registration import Registrar
-from omq.ipc.serving.requests import Requests
-from omq.ipc.serving.server import RequestServer
-from omq.ipc.serving.sessions import Sessions
-from omq.ipc.serving.units import UnitLimits
+from omq.ipc.server.admission import Admission, Limits
+from omq.ipc.server.control_plane import ControlPlane
+from omq.ipc.server.doorkeeper import Doorkeeper
+from omq.ipc.server.make_server import make_server
+from omq.ipc.server.notes import LeftNote, left_note, notes_of
+from omq.ipc.server.objects import ObjectList, make_requests
+from omq.ipc.server.registration import Registrar
+from omq.ipc.server.request_server import RequestServer
+from omq.ipc.server.requests import Requests
+from omq.ipc.server.sessions import Sessions
+from omq.ipc.server.units import UnitLimits
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.daemon.spool_access import restrict_access
 from omq.services.daemon.start_progress import StartProgress

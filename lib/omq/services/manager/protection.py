@@ -1,5 +1,5 @@
 """What an acknowledgement of this manager means: on this disk, or on those of standbys, too
-(`standby_sync`, ipc.serving.held_replies). Each change is an event, a frame of the journal, and
+(`standby_sync`, ipc.server.held_replies). Each change is an event, a frame of the journal, and
 stands in run/protection.json for status, alarms and metrics.
 
 The frame is in the group that the change comes with: who goes on alone has said so on its disk
@@ -18,8 +18,8 @@ from omq.base.errors import SpoolFull
 from omq.base.event_log import REPORT, WARNING
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import Party
-from omq.ipc.serving.held_replies import HeldReplies, Protection
-from omq.ipc.serving.operator_plane import order_text
+from omq.ipc.server.held_replies import HeldReplies, Protection
+from omq.ipc.server.operator_plane import order_text
 from omq.services.daemon.daemon import DaemonContext
 
 COMMAND = "standby_sync"

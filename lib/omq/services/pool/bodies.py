@@ -66,7 +66,7 @@ ROWS_MAX: Final = 8192
 
 
 class Relocator(Protocol):
-    """The queue manager, as far as bodies are concerned (omq.ipc.client.Connection)."""
+    """The queue manager, as far as bodies are concerned (omq.ipc.client.connection.Connection)."""
 
     def relocate(self, rows: bytes) -> int: ...
 

@@ -139,7 +139,7 @@ class PoolWriter:
 
 def connect_manager(paths: SpoolPaths, timeout_s: float) -> Connection:
     """The real connection; imported late, so that the daemon starts without it."""
-    from omq.ipc.client import connect
+    from omq.ipc.client.connection import connect
 
     return connect(spool=paths.root, name=NAME, timeout_s=timeout_s)
 

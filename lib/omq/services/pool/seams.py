@@ -9,7 +9,7 @@ from omq.base.paths import SpoolPaths
 
 
 class Connection(Protocol):
-    """What pool.writer asks of the queue manager (omq.ipc.client.Connection)."""
+    """What pool.writer asks of the queue manager (omq.ipc.client.connection.Connection)."""
 
     def relocate(self, rows: bytes) -> int: ...
     def control(self, question: dict[str, Any]) -> dict[str, Any]: ...

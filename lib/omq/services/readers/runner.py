@@ -243,6 +243,6 @@ def settle(message: HeldMessage, disposition: Disposition) -> None:
 
 def connect_manager(context: ServiceContext) -> AbstractContextManager[Connection]:
     """The real connection; imported late, so that the parent stays small."""
-    from omq.ipc.client import connect
+    from omq.ipc.client.connection import connect
 
     return connect(spool=context.paths.root, name=context.conf.name)

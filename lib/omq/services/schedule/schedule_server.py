@@ -13,7 +13,7 @@ from __future__ import annotations
 from omq.base import clock, events
 from omq.base.errors import BadSchedule, DuplicateKey, OmqError
 from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
-from omq.ipc.client import Connection, connect
+from omq.ipc.client.connection import Connection, connect
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Disposition, Done, Fail, Message, Move, Service
 from omq.tasks.schedule import QUEUE, Schedule, decode

@@ -1,5 +1,5 @@
 """A sender beside a standby says to the running queue manager how far that one has synced, where
-replies wait for it (ipc.serving.held_replies), and is told how far the disk here is.
+replies wait for it (ipc.server.held_replies), and is told how far the disk here is.
 
 It is a client of the manager, by a control connection of its own. One that ends (another manager,
 or none) is made anew, at most once a second: until then nobody is told anything, and replies wait.
@@ -18,7 +18,7 @@ from typing import Final
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.format.wire import VERSION
-from omq.ipc.control_line import ControlLine, Lost
+from omq.ipc.client.control_line import ControlLine, Lost
 
 RETRY_S: Final = 1.0
 TIMEOUT_S: Final = 5.0

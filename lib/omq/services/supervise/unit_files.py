@@ -47,7 +47,7 @@ class UnitValues:
     exec_paths: tuple[Path, ...]  # where programs of ours may run from
     spool: Path
     conf: Path
-    open_files: int  # what queue.manager needs for clients_max (ipc.serving.admission)
+    open_files: int  # what queue.manager needs for clients_max (ipc.server.admission)
 
     def words(self) -> dict[str, str]:
         """The replacements, by word."""

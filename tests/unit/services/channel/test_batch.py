@@ -12,8 +12,8 @@ from omq.base.errors import QueueFull
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.settings import Settings
 from omq.format.message import encode_properties
-from omq.ipc.outgoing import Outgoing
-from omq.ipc.remote_header import REMOTE_QUEUE
+from omq.ipc.client.remote_header import REMOTE_QUEUE
+from omq.ipc.wire.outgoing import Outgoing
 from tests.process.amqp_world import needs_proton
 
 needs_proton()

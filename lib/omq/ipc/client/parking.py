@@ -1,0 +1,60 @@
+"""A request for messages whose reply nobody waits for in semop(2): it is sent, and finished when
+the manager rings (ipc.server.bell). So one thread looks after any number of readers.
+
+    parking.wanted(connection)                 # False: an older manager, which has no bells
+    reader = connection.reader("ORDERS")
+    descriptor = parking.begin(reader, 100)    # sends what is recorded, asks for up to 100
+    ... the descriptor can be read ...
+    messages = parking.finish(reader)          # None: not yet; wait again, for what `begin` returns
+    messages = parking.finish(reader, now=True)  # what is there by now, perhaps nothing
+
+Between `begin` and `finish` nothing else may be asked over the connection (ConnectionBusy), and
+nothing settled. A manager that goes away lets the descriptor be read; `finish` then registers with
+the next one, which may take as long as the connection waits for it, and sends the request again.
+
+Errors of both: those of Reader.next; ManagerUnavailable: the manager that came back has no bells.
+"""
+
+from __future__ import annotations
+
+from omq.base.errors import ReaderClosed
+from omq.ipc.client.connection import Client
+from omq.ipc.client.message import Message
+from omq.ipc.client.reader import Reader
+
+
+def wanted(connection: Client) -> bool:
+    """Before its reader is made: requests for messages are to be parked. Whether they can be."""
+    link = connection._wire.link
+    link.reader.bell = link.bells
+    return link.bells
+
+
+def hear(reader: Reader) -> None:
+    """Between two requests, now and then: bells that nobody waits for take room."""
+    reader._link.hear()
+
+
+def begin(reader: Reader, want: int) -> int:
+    """See the module: the descriptor to wait for; -1: call `finish` at once."""
+    if reader.closed:
+        raise ReaderClosed(queue=reader.queue)
+    reader._park(want)
+    return reader._link.descriptor
+
+
+def descriptor(reader: Reader) -> int:
+    """As `begin` has returned it; another one after `finish` has registered anew."""
+    return reader._link.descriptor
+
+
+def finish(reader: Reader, *, now: bool = False) -> list[Message] | None:
+    """See the module. What was to wake it is met with that."""
+    answer = reader._collected(now=now)
+    if answer is None:
+        return None
+    link = reader._link
+    found = ([] if answer.recovered  # then settlements were carried out, what was given is free
+             else reader._listed(reader._rows.take(link.reply, answer.count, link.trusted)))
+    reader._waited()
+    return found

@@ -1,0 +1,122 @@
+"""A link whose request for messages may be sent and left: its reply is fetched when the manager
+rings (ipc.client.parking has what a program does with it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+
+from omq.base.errors import ManagerUnavailable
+from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
+from omq.ipc.client.control_line import Lost
+from omq.ipc.client.link import Link
+from omq.ipc.client.registered import LOST
+from omq.ipc.wire.exchange import Answer
+
+_NEXT = int(Operation.NEXT)
+_FOR_EVER = -1
+
+
+@dataclass(slots=True)
+class _Parked:
+    """The request under way: its area and its numbers."""
+
+    data: bytes
+    count: int
+    length: int
+    want: int
+    sent: bool = False
+
+
+class ParkingLink(Link):
+    """A link whose requests for messages may be parked. The connection's lock is held from
+    `begin` to the end of `finish`."""
+
+    _parked: _Parked | None = None
+
+    @property
+    def descriptor(self) -> int:
+        """What can be read when there is news of the parked request; -1: the manager is away."""
+        return -1 if self._line is None else self._line.descriptor
+
+    def hear(self) -> None:
+        """Read away the bells of requests that were waited for: nobody looks for them."""
+        if self._line is not None:
+            with contextlib.suppress(Lost, OSError):  # the next request meets it
+                self._line.rang(0)
+
+    def park(self, data: bytes, count: int, length: int, want: int) -> None:
+        """Send a request for messages that waits for ever."""
+        self._enter()
+        self._sequence += 1
+        self._parked = _Parked(data, count, length, want)
+        try:
+            with contextlib.suppress(Lost, OSError, *LOST):  # `collect` meets it
+                self._resent(self._parked)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _resent(self, parked: _Parked) -> None:
+        if self._gate is None:
+            raise Lost("not registered")
+        self._put_down(parked.data)
+        self._send(REQUEST.pack(
+            _NEXT, 0, 0, 0, parked.count, self._client, parked.length, self._token, self._sequence,
+            0, 0, REQUEST_MAGIC, VERSION, 0, parked.want, _FOR_EVER, 0, 0, 0, 0))
+        parked.sent = True
+
+    def _leave(self) -> None:
+        self._parked = None
+        self._busy.release()
+
+    def collect(self, *, now: bool) -> Answer | None:
+        """The answer; None: it is not there yet. `now`: the manager is asked to end the wait."""
+        parked = self._parked
+        assert parked is not None, "nothing is parked"
+        self._user = threading.get_ident()
+        try:
+            answer = self._collected(parked, now=now)
+        except BaseException:
+            self._leave()
+            raise
+        if answer is not None:
+            self._leave()
+        return answer
+
+    def _collected(self, parked: _Parked, *, now: bool) -> Answer | None:
+        while True:
+            gate, line = self._gate, self._line
+            try:
+                if gate is None or line is None:
+                    raise Lost("not registered")
+                if not parked.sent:
+                    self._resent(parked)
+                if now:
+                    line.ask({"op": "cancel", "sequence": self._sequence})
+                elif not line.rang(self._sequence):
+                    return None
+                if not gate.wait():
+                    self._await(gate, None)
+                return self._read()
+            except (Lost, OSError, *LOST) as error:
+                parked.sent = False
+                if answer := self._resume(self._sequence, time.monotonic() + self._timeout_s,
+                                          error):
+                    return answer
+                if not self.bells:
+                    raise ManagerUnavailable(spool=self._paths.root, reason="the one that came "
+                                             "back cannot ring: it is older") from error
+
+    def _read(self) -> Answer:
+        """The reply, which is whole. Lost: the manager stops."""
+        (magic, status, lost, answered, number, text, qpool, lsn, epoch, _
+         ) = REPLY.unpack_from(self.reply)
+        if answered != self._sequence or magic != REQUEST_MAGIC or epoch != self.epoch:
+            raise Lost("a reply of another request")
+        if status:
+            self._refused(status, text, time.monotonic() + self._timeout_s)
+        return Answer(number, qpool, lsn, lost)

@@ -1,0 +1,196 @@
+"""What a payload says of its message: ids, properties, the queue for replies, the body. The same
+for a message in hand and for one that is only looked at.
+
+The payload is read and checked against the submitter's CRC on first use.
+Errors: BodyUnavailable, BodyDamaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from omq.base import names
+from omq.base.errors import BodyDamaged
+from omq.fast.handed import Facts
+from omq.format import message as message_format
+from omq.format.findings import Finding
+from omq.format.message import Descriptor
+from omq.format.property_values import carried, values_of
+from omq.format.wire import GivenFlag
+from omq.ipc.client.bodies import check_container
+from omq.ipc.client.failures import Failure, failure_of
+
+if TYPE_CHECKING:
+    from omq.ipc.client.connection_parts import Wire
+
+_CONTAINER: Final = int(GivenFlag.CONTAINER)
+_KEPT_BYTES_MAX: Final = 4096
+"""Properties up to this size are decoded once; larger ones whenever they are wanted, so that those
+who hold many messages hold little of each."""
+
+
+class Ids(NamedTuple):
+    """As the properties of the same names have them; `replies`: there is a `reply_to`."""
+
+    message_id: str
+    correlation: str
+    group_id: str
+    expiry_ns: int
+    replies: bool
+
+
+class PayloadFacts(Facts):
+    """See the module. A subclass knows how its payload is read, and its CRC."""
+
+    __slots__ = ("_failed", "_found", "_named")  # what was learnt: outlives the payload
+    _wire: Wire
+    _found: dict[str, str]
+    _named: str
+    _failed: Failure | None
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is on."""
+        raise NotImplementedError
+
+    def _where(self) -> str:
+        raise NotImplementedError
+
+    def _damaged(self, got: int) -> BodyDamaged:
+        return BodyDamaged(qpool_id=self.qpool_id, where=self._where(), expected=self._crc, got=got)
+
+    def _descriptor(self) -> Descriptor:
+        payload = message_format.decode(self._load())
+        if isinstance(payload, Finding):
+            raise BodyDamaged(qpool_id=self.qpool_id, where="its descriptor", expected=self._crc,
+                              got=0)
+        return payload.descriptor
+
+    @property
+    def noted(self) -> bool:
+        """Whether `failure` had more than the queue to say when the manager gave it."""
+        raise NotImplementedError
+
+    @property
+    def failure(self) -> Failure | None:
+        """How it came to the dead-letter queue (or POISON) that it is on; None on other queues, and
+        when it did not fail its way there. The manager is asked once, when this is wanted first."""
+        if not hasattr(self, "_failed"):
+            self._failed = failure_of(self._wire, self.queue, self.qpool_id)
+        return self._failed
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that were put. BodyUnavailable, BodyDamaged."""
+        raw = self._load()
+        content = raw[self._body_at :]
+        if self._flags & _CONTAINER:
+            reference = content.decode("ascii", "replace")
+            content = self._wire.bodies.container(reference, self.size, self.qpool_id)
+            check_container(content, self._descriptor().body_crc, self.qpool_id, reference)
+        return content
+
+    def pieces(self) -> Iterator[bytes]:
+        """The same in pieces, of 1 MiB at most where it lies in a container: never all of it in
+        memory. Its checksum is known behind the last one (BodyDamaged): what was made of them until
+        then counts only if it did not come. BodyUnavailable."""
+        raw = self._load()
+        content = raw[self._body_at :]
+        if not self._flags & _CONTAINER:
+            yield content
+            return
+        from omq.ipc.client.pieces import descriptor_of, read
+
+        reference, bodies = content.decode("ascii", "replace"), self._wire.bodies
+        descriptor = descriptor_of(bodies, reference, self.size, self.qpool_id)
+        yield from read(descriptor, self.size, self._descriptor().body_crc, self.qpool_id,
+                        reference)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What the submitter said of it: a str, int, float, bool, datetime or bytes each, as it was
+        put; the caller's own."""
+        return values_of(self._said())
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The same as texts, with their types beside (format.property_values); the caller's own.
+        Names that no property may have by now are in `amqp.named`."""
+        return dict(carried(self._said()))
+
+    def _said(self) -> dict[str, str]:
+        """As it lies in the message; the caller's own."""
+        kept: dict[str, str] | None = getattr(self, "_found", None)
+        if kept is not None:
+            return kept.copy()
+        raw = self._load()
+        found = message_format.decode_properties(raw[self._properties_at : self._body_at])
+        if isinstance(found, Finding):
+            raise BodyDamaged(qpool_id=self.qpool_id, where="its properties", expected=self._crc,
+                              got=0)
+        if self._body_at - self._properties_at <= _KEPT_BYTES_MAX:
+            self._found = found.copy()
+        return found
+
+    @property
+    def ids(self) -> Ids:
+        """All that its descriptor says of ids, and when it ends, read once: who wants several of
+        them asks for these."""
+        said = self._descriptor()
+        if not (named := getattr(self, "_named", "")):
+            named = self._named = self._id_text(said.message_id)
+        correlation, group = said.correlation_id, said.group_id
+        return Ids(named, names.message_id_text(correlation) if any(correlation) else "",
+                   names.message_id_text(group) if any(group) else "", said.expiry,
+                   replies=bool(said.reply_to))
+
+    def _id_text(self, given: bytes) -> str:
+        return (names.message_id_text(given) if any(given) else
+                self._wire.link.id_prefix + f"{self.qpool_id:016x}")
+
+    @property
+    def message_id(self) -> str:
+        """As `put` returned it: 48 hexadecimal digits, or the text that the submitter gave."""
+        named: str = getattr(self, "_named", "")
+        if not named:
+            named = self._named = self._id_text(self._descriptor().message_id)
+        return named
+
+    @property
+    def correlation_id(self) -> bytes:
+        """The bytes that the submitter gave, b"" if none."""
+        return self._descriptor().correlation_id.rstrip(b"\0")
+
+    @property
+    def correlation(self) -> str:
+        """The same as text: of a reply, the `message_id` of what it answers; "" if none."""
+        given = self._descriptor().correlation_id
+        return names.message_id_text(given) if any(given) else ""
+
+    @property
+    def expiry_ns(self) -> int:
+        """When its time is over, wall clock; 0 if never."""
+        return self._descriptor().expiry
+
+    @property
+    def group_id(self) -> str:
+        """Its group, as text like `correlation`; "" if none."""
+        given = self._descriptor().group_id
+        return names.message_id_text(given) if any(given) else ""
+
+    @property
+    def group_sequence(self) -> int:
+        """Its number in the group, from 1; 0 if none."""
+        return self._descriptor().number
+
+    @property
+    def last_in_group(self) -> bool:
+        """It is the last one of its group."""
+        return self._descriptor().last
+
+    @property
+    def reply_to(self) -> str:
+        """The queue that wants the reply; "" if none."""
+        number = self._descriptor().reply_to
+        return self._wire.queue_name(number, self.qpool_id) if number else ""

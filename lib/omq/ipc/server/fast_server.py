@@ -1,0 +1,108 @@
+"""The request server with the fast path in front of it (omq.fast).
+
+What is plain is done there, all else goes the way of RequestServer with untouched bytes. While a
+crash point is armed a turn goes that way too, for all points lie on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omq.base import fault, form
+from omq.base.errors import OmqError
+from omq.core.engine.engine import Engine
+from omq.core.engine.waiting import Waiter
+from omq.fast import intake
+from omq.fast.reply import ROWS_MAX
+from omq.fast.turn import Turn
+from omq.format.wire import REQUEST
+from omq.ipc.server.given import MANY, write_given
+from omq.ipc.server.request_server import RequestServer
+from omq.ipc.server.sessions import Session, Sessions
+from omq.ipc.server.units import UnitLimits
+from omq.storage.payloads import PayloadReader
+
+_CLIENT, _SEQUENCE = (REQUEST.names.index(name) for name in ("client", "sequence"))
+
+
+class FastServer(RequestServer):
+    """See the module."""
+
+    def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,
+                 relocate: Callable[[memoryview], int], batch_max: int, units: UnitLimits,
+                 running: str) -> None:
+        super().__init__(engine, sessions, bodies, epoch, relocate, batch_max, units)
+        self.form = running
+        self.intake = intake if running == form.COMPILED else None
+        self._turn = Turn(self, epoch, batch_max, self._ok, self._given,
+                          ROWS_MAX if running == form.COMPILED else MANY - 1)
+        self._path = self._turn.path
+
+    @property
+    def fast(self) -> int:
+        return self._path.taken
+
+    def group(self, batch: list[bytes], wall_ns: int, mono_ns: int, drain: Callable[[], bool]
+              ) -> None:
+        if fault.armed():
+            self._turn.stir()
+            super().group(batch, wall_ns, mono_ns, drain)
+        else:
+            self._turn.run(batch, wall_ns, mono_ns, drain)
+
+    def due(self) -> int:
+        return self._turn.due()
+
+    def stir(self) -> None:
+        self._turn.stir()
+
+    def handle(self, raw: bytes) -> None:
+        self.recent.under_way = raw
+        try:
+            if not self.stopping and self._path.handle(raw):
+                return
+        except OmqError as error:
+            self.refuse(raw, error)
+            return
+        super().handle(raw)
+
+    def handle_unplain(self, raw: bytes) -> None:
+        """A request that the fast path leaves alone."""
+        super().handle(raw)
+
+    def refuse(self, raw: bytes, error: OmqError) -> None:
+        """The answer to a request that the fast path could not carry out."""
+        request = REQUEST.unpack(raw)
+        self.engine.books.refused()
+        self._refused.append((self.sessions.by_id[request[_CLIENT]], request[_SEQUENCE], error))
+
+    def dispatch(self) -> None:
+        self.recent.under_way = b""
+        self.looks.look()
+        self.engine.tick()
+        if not self.stopping:
+            self._path.dispatch(self._given)
+        self._given += [(waiter, []) for waiter in self.engine.expire()]
+
+    def release(self) -> None:
+        if fault.armed():
+            super().release()
+        else:
+            self._turn.release()
+
+    def answer_refused(self, answered: list[Session]) -> None:
+        """The errors of this group; who got one is added to `answered`."""
+        for session, sequence, error in self._refused:
+            if not session.gone:
+                session.refuse(sequence, error)
+                answered.append(session)
+        self._refused.clear()
+
+    def give_unplain(self, session: Session, waiter: Waiter, entries: list[int], lsn: int) -> None:
+        """Hand-outs to a member, or more than the fast path writes."""
+        self.engine.clients.answered(waiter.party)
+        write_given(self.engine.index, session, waiter, entries, self.bodies, lsn)
+
+    def close(self) -> None:
+        self._turn.close()
+        del self._path, self._turn

@@ -1,0 +1,252 @@
+"""Queues by command over the control connection: made, changed, looked at and removed.
+
+    queue     {"do", "queue", ..., "command", "reason"} -> what `do` says:
+      define  {"kind", "keys"}   alter {"keys"}: a value of null is taken away
+      rename  {"to"}             roll_over {"to"}            delete {"force"}
+      clear   {"until"}: delete what is there up to this LSN, a piece at a time -> {"cleared",
+              "left", "until"}
+      truncate                   (its four conditions: NoTruncate)
+      pause   {"key"}: nothing of it is handed out          resume {"key"}
+      why     {"qpool"} -> {"text"}: which limit of work holds this message
+      show    -> definition and facts          list -> {"queues": [...]}
+    temporary {"model", "note"} -> {"queue"}: a queue of this client, made of a model
+
+The answers wait for the commit of their group. Who may: `admin` on the name, `get` on the model of
+a temporary queue; `show` and `list` tell of what somebody may do anything with. Changes are
+journaled by their frames and an OPERATOR frame with uid, command and reason.
+
+A client that has a queue open under a name that is no longer right is told so when it puts there
+(QueueGone), and opens it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from omq.base import events, names
+from omq.base.authority import ACTIONS
+from omq.base.errors import (
+    BadDefinition,
+    BadRequest,
+    NoAuthority,
+    NoTruncate,
+    TooManyQueues,
+    UnknownQueue,
+)
+from omq.base.event_log import REPORT, EventLog
+from omq.base.settings import Settings
+from omq.core.engine.engine import Engine
+from omq.core.engine.queue_judge import NOTE, SYSTEM_KEYS
+from omq.core.engine.state import IDEL, POISON
+from omq.format.definition import Definition, Kind
+from omq.ipc.server.queue_ends import QueueEnds
+from omq.ipc.server.queue_told import defined, facts, messages_of
+from omq.ipc.server.request_server import RequestServer
+from omq.ipc.server.sessions import Session
+
+Question = dict[str, Any]
+_NOT_DEFINED = (Kind.TEMPORARY, Kind.PAUSE)
+TEMPORARY = "TEMPORARY"
+"""Asked for in authority.conf when a temporary queue is of no model."""
+
+
+class QueuePlane:
+    """See the module. `answer(session, answer)` goes out after the commit."""
+
+    def __init__(self, server: RequestServer, settings: Settings, log: EventLog,
+                 answer: Callable[[Session, Question], None]) -> None:
+        self._server, self._sessions = server, server.sessions
+        self._engine: Engine = server.engine
+        self._settings, self._log, self._answer = settings, log, answer
+        self.ends = QueueEnds(server, log)
+        self._doings: dict[str, Callable[[Session, str, Question], Question]] = {
+            "define": self._define, "alter": self._alter, "rename": self._rename,
+            "roll_over": self._roll_over, "delete": self._delete, "clear": self._clear,
+            "truncate": self._truncate, "pause": self._pause, "resume": self._pause}
+
+    # questions
+
+    def queue(self, session: Session, question: Question) -> None:
+        """One command."""
+        do, name = str(question["do"]), names.escape(str(question.get("queue", "")), 32)
+        if do == "list":
+            return self._answer(session, {"queues": [
+                defined(self._engine, each) for each in self._engine.queues.all_names()
+                if self._sees(session, each)]})
+        if do == "show":
+            if self._engine.queues.kind(name) is None or not self._sees(session, name):
+                raise UnknownQueue(queue=name)
+            return self._answer(session, {**defined(self._engine, name),
+                                          "facts": facts(self._engine, name)})
+        if do == "why":
+            if not self._sees(session, name):
+                raise UnknownQueue(queue=name)
+            return self._answer(session, {"text": self._engine.queues.message_told(
+                self._engine.queues.number(name), int(question["qpool"]))})
+        if do not in self._doings:
+            raise BadRequest(reason=f"unknown command {names.escape(do, 32)}")
+        self._may(session, "admin", name)
+        answer = self._doings[do](session, name, question)
+        if do != "clear" or not question.get("until"):  # the pieces of a clear are one command
+            self._say(session, name, question)
+        return self._answer(session, answer)
+
+    def temporary(self, session: Session, question: Question) -> None:
+        """A queue of this client, or (of a model that says so) one that stays."""
+        queues, model = self._engine.queues, names.escape(str(question.get("model", "")), 32)
+        keys: dict[str, str] = {}
+        if model:
+            definition = queues.definitions.get(model)
+            if definition is None or definition.kind is not Kind.MODEL:
+                raise BadDefinition(queue=model, key="kind", reason="it is no model",
+                                    allowed="a queue of kind model")
+            keys = dict(definition.keys)
+        self._may(session, "get", model or TEMPORARY)
+        kind = Kind.LOCAL if keys.pop("lifetime", "") == "permanent" else Kind.TEMPORARY
+        keys |= {"model": model or TEMPORARY}
+        if note := str(question.get("note", "")):
+            keys |= {NOTE: note}
+        if kind is Kind.TEMPORARY:
+            keys |= {"owner": str(session.party.token)}
+            self._room(session)
+        core = self._engine
+        name = f"{(model or TEMPORARY)[:7]}.{(core.last_lsn + 1) & 0xFFFFFFFF:08X}"
+        queues.define(Definition(name, kind, keys))
+        self._answer(session, {"queue": name})
+
+    def _room(self, session: Session) -> None:
+        made = [each for each in self._engine.queues.going() if each.owner]
+        own = sum(each.owner == session.party.token for each in made)
+        if own >= self._settings.queues_temporary_per_client:
+            raise TooManyQueues(limit=own, what="temporary queues of a client")
+        if len(made) >= self._settings.queues_temporary_max:
+            raise TooManyQueues(limit=len(made), what="temporary queues")
+
+    # commands
+
+    def _define(self, session: Session, name: str, question: Question) -> Question:
+        try:
+            kind = Kind(str(question.get("kind", Kind.LOCAL.value)))
+        except ValueError:
+            kind = Kind.TEMPORARY
+        if kind in _NOT_DEFINED:
+            raise BadDefinition(
+                queue=name, key="kind", reason="not a kind that is defined", allowed=", ".join(
+                    each.value for each in Kind if each not in _NOT_DEFINED))
+        keys = _keys(question)
+        self._engine.queues.define(Definition(
+            name, kind, {key: value for key, value in keys.items() if value is not None}))
+        return {}
+
+    def _alter(self, session: Session, name: str, question: Question) -> Question:
+        queues = self._engine.queues
+        old, keys = queues.altered(name), dict(queues.altered(name).keys)
+        for key, value in _keys(question).items():
+            keys.pop(key, None)
+            if value is not None:
+                keys[key] = value
+        queues.define(Definition(name, old.kind, keys), known=True)
+        self._sessions.alias_changed(name)
+        return {}
+
+    def _rename(self, session: Session, name: str, question: Question) -> Question:
+        to = names.escape(str(question["to"]), 32)
+        self._may(session, "admin", to)
+        number = self._engine.queues.numbers.get(name, 0)
+        self._engine.queues.rename(name, to)
+        self.ends.changed(name, number)
+        self._log.event(events.QUEUE_RENAMED, REPORT, queue=name, now=to)
+        return {}
+
+    def _roll_over(self, session: Session, name: str, question: Question) -> Question:
+        to = names.escape(str(question["to"]), 32)
+        self._may(session, "admin", to)
+        number = self._engine.queues.number(name)
+        self._engine.queues.roll_over(name, to)
+        self.ends.changed(name, number)
+        self._log.event(events.QUEUE_RENAMED, REPORT, queue=name, now=to)
+        return {}
+
+    def _delete(self, session: Session, name: str, question: Question) -> Question:
+        number = self._engine.queues.numbers.get(name, 0)
+        if number and question.get("force") and not self._engine.index.q_depth[number]:
+            self.ends.leave(number)
+        self._engine.queues.remove(name)
+        self.ends.changed(name, number)
+        self._log.event(events.QUEUE_DELETED, REPORT, queue=name)
+        return {}
+
+    def _clear(self, session: Session, name: str, question: Question) -> Question:
+        """What readers have stays theirs."""
+        number = self._engine.queues.number(name)
+        if number == IDEL:
+            raise BadRequest(reason="messages on IDEL are deleted already")
+        until = int(question.get("until") or self._engine.last_lsn)
+        cleared = self.ends.purge(session.party, number, until, _text(question))
+        left = len(messages_of(self._engine, number, until, 1))
+        if cleared and not left:
+            self._engine.books.cleared()
+        return {"cleared": cleared, "left": left, "until": until}
+
+    def _pause(self, session: Session, name: str, question: Question) -> Question:
+        self._engine.queues.pause(name, str(question.get("key", "")),
+                                  resume=question["do"] == "resume")
+        return {}
+
+    def _truncate(self, session: Session, name: str, question: Question) -> Question:
+        """VOS's s$truncate_queue: the same four conditions, each with its own words."""
+        number, t = self._engine.queues.number(name), self._engine.index
+        if number in (IDEL, POISON):
+            raise BadRequest(reason=f"{name} is the queue manager's own")
+        others = [each for each in self._sessions.by_id.values()
+                  if each is not session and each.rights.get(("put", number))]
+        if others:
+            raise NoTruncate(queue=name, condition="a requester has it open",
+                             detail=f"pid {others[0].party.pid}")
+        if t.q_depth[number]:
+            raise NoTruncate(queue=name, condition="it is not drained",
+                             detail=f"{t.q_depth[number]} messages")
+        if session.queue != number:
+            raise NoTruncate(queue=name, condition="only a server of it may do that",
+                             detail="a connection with a reader of this queue")
+        if self._server.units.holds(number):
+            raise NoTruncate(queue=name, condition="it is part of a unit of work",
+                             detail="which is open")
+        self._engine.queues.reset(number)
+        return {}
+
+    # who
+
+    def _may(self, session: Session, action: str, name: str) -> None:
+        party = session.party
+        if not self._sessions.authority.allows(action, name, party.uid, session.gids):
+            raise NoAuthority(uid=party.uid, action=action, queue=name)
+
+    def _sees(self, session: Session, name: str) -> bool:
+        party = session.party
+        return any(self._sessions.authority.allows(action, name, party.uid, session.gids)
+                   for action in ACTIONS)
+
+    def _say(self, session: Session, name: str, question: Question) -> None:
+        text, party = _text(question), session.party
+        self._engine.books.operator(party, self._engine.queues.numbers.get(name, 0), 0, text)
+        self._log.event(events.OPERATOR_COMMAND, REPORT, uid=party.uid,
+                        pid_of_operator=party.pid, queue=name, **json.loads(text))
+
+
+def _text(question: Question) -> bytes:
+    """What the journal keeps."""
+    return json.dumps({"command": str(question.get("command", ""))[:512],
+                       "reason": str(question.get("reason", ""))[:512]}, sort_keys=True).encode()
+
+
+def _keys(question: Question) -> dict[str, str | None]:
+    keys = question.get("keys", {})
+    if not isinstance(keys, dict) or not all(
+            isinstance(value, str | None) for value in keys.values()):
+        raise BadRequest(reason="keys are words with text or null")
+    if set(keys) & set(SYSTEM_KEYS):
+        raise BadRequest(reason=f"only the queue manager says {', '.join(SYSTEM_KEYS)} of a queue")
+    return {str(key): value for key, value in keys.items()}

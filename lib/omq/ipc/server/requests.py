@@ -1,0 +1,154 @@
+"""The manager's end of the request queue: waits in one place, then takes all that is there.
+
+Two clients that ask, are answered and ask again fall into step: while the request of one is made
+durable that of the other arrives, so that each group has one request and costs a sync of its own.
+So the manager waits a moment for those who were answered in the group before: as many requests as
+the last two groups had make one group. Only up to as many clients as there are processors: with
+more, whoever waits takes the processor from those it waits for. A wait in vain is not repeated
+soon.
+
+A signal ends the wait with an empty batch. A message that is too long to be a request is taken off
+and told to `garbage`. If somebody removes the queue (ipcrm), IpcRemoved: the manager ends and the
+next one makes a new queue, to which the clients come by themselves. See ipc.wire.errnos.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import sysv_ipc
+
+from omq.base.errors import IpcRemoved
+from omq.format.wire import REQUEST_TYPE
+from omq.ipc.wire.errnos import Outcome, outcome
+
+GATHER_NS: Final = 100_000
+"""How long a group waits for the others: a client asks again this soon if at all."""
+PAUSE_MAX: Final = 1024
+"""Groups without another try, at most, after waits in vain."""
+MSG_NOERROR: Final = 0o10000
+"""linux/msg.h: cut what is too long instead of refusing it; sysv_ipc does not offer it."""
+IPC_NOWAIT: Final = 0o4000  # linux/ipc.h
+
+
+class Intake(Protocol):
+    """omq.fast.intake, compiled. False: go the way without it, which says why."""
+
+    def take_first(self, queue: int, out: list[bytes]) -> bool: ...
+    def take_all(self, queue: int, out: list[bytes], limit: int) -> bool: ...
+    def take_company(self, queue: int, out: list[bytes], limit: int, wanted: int, wait_ns: int
+                     ) -> bool: ...
+
+
+class Company:
+    """How many requests a group should wait for. `most`: above it, for none."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._wanted = 0
+        self._proven = False  # so many came when they were waited for
+        self._before = 0
+        self._vain = 0  # waits in a row
+        self._pause = 0  # groups to come that wait for nobody
+
+    def wanted(self, count: int) -> int:
+        """A group has `count` requests: how many it should have."""
+        return max(count, self._wanted) if count else 0
+
+    def had(self, count: int, *, waited: bool) -> None:
+        """A group goes on with `count` requests."""
+        if not count:
+            return
+        if waited:
+            self._proven = count >= self._wanted
+            self._vain = 0 if self._proven else self._vain + 1
+            self._pause = 0 if self._proven else min(1 << self._vain, PAUSE_MAX)
+            self._wanted = count if self._proven else 0
+        elif self._pause:
+            self._pause -= 1
+        else:
+            self._wanted = max(count, self._wanted) if self._proven else count + self._before
+        if self._wanted > self._most:
+            self._wanted, self._proven = 0, False
+        self._before = count
+
+
+class Requests:
+    """The request queue, taken in batches."""
+
+    def __init__(self, queue: sysv_ipc.MessageQueue, garbage: Callable[[], None],
+                 intake: Intake | None = None) -> None:
+        self.queue = queue
+        self._garbage = garbage
+        self._receive = queue.receive
+        self._intake = intake
+        self._company = Company(len(os.sched_getaffinity(0)))
+
+    def take(self, limit: int) -> list[bytes]:
+        """Wait for one request or wake-up, then take all that are there, or come at once, up to
+        `limit`."""
+        out: list[bytes] = []
+        company = self._company
+        try:
+            self._first(out)
+            self._drain(out, limit)
+            wanted = company.wanted(len(out))
+            waited = len(out) < wanted
+            if waited:
+                self._gather(out, limit, wanted)
+            company.had(len(out), waited=waited)
+        except (sysv_ipc.Error, OSError, MemoryError) as error:
+            self._met(error)
+        return out
+
+    def _first(self, out: list[bytes]) -> None:
+        """Wait until something is there."""
+        if self._intake is None or not self._intake.take_first(self.queue.id, out):
+            first, kind = self._receive(block=True)
+            if kind == REQUEST_TYPE:
+                out.append(first)
+
+    def _gather(self, out: list[bytes], limit: int, wanted: int) -> None:
+        """Those that come at once."""
+        if self._intake is not None and self._intake.take_company(
+                self.queue.id, out, limit, wanted, GATHER_NS):
+            return
+        end = time.monotonic_ns() + GATHER_NS
+        while len(out) < wanted and time.monotonic_ns() < end:
+            os.sched_yield()
+            self._drain(out, limit)
+
+    def _drain(self, out: list[bytes], limit: int) -> None:
+        """All that are there."""
+        if self._intake is not None and self._intake.take_all(self.queue.id, out, limit):
+            return
+        receive, add = self._receive, out.append
+        try:
+            while len(out) < limit:
+                raw, kind = receive(block=False)
+                if kind == REQUEST_TYPE:
+                    add(raw)
+        except sysv_ipc.BusyError:
+            pass
+
+    def _met(self, error: Exception) -> None:
+        """A group ends early: with what has come so far."""
+        met = outcome("msgrcv", error)
+        if met is Outcome.GONE:
+            raise IpcRemoved(what="message queue", id=self.queue.id) from error
+        if met is Outcome.GARBAGE:
+            take_off(self.queue.id)
+            self._garbage()
+        elif met is Outcome.BUG:
+            raise error
+
+
+def take_off(queue: int) -> None:
+    """The first message of a queue, whatever its length; nothing when there is none."""
+    nothing = ctypes.create_string_buffer(ctypes.sizeof(ctypes.c_long))
+    ctypes.CDLL(None).msgrcv(queue, nothing, ctypes.c_size_t(0), ctypes.c_long(0),
+                             MSG_NOERROR | IPC_NOWAIT)

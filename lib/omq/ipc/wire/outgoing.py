@@ -1,0 +1,251 @@
+"""A message on its way in: what a program says of it, and its encoded form.
+
+Bodies above the container threshold become container files, durable before the put: the spool's
+owner writes them itself, for others the manager does it (ipc.client.bodies). If the put is then
+refused the container is removed; an owner that dies in between leaves an orphan, which omscan
+finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from omq.base import clock
+from omq.base.checksum import crc32c
+from omq.base.clock import NS_PER_S as NS
+from omq.base.errors import BadRequest
+from omq.base.paths import SpoolPaths
+from omq.format import message as message_format
+from omq.format.journal import FRAME, FrameType
+from omq.format.message import DESCRIPTOR, NO_ID, Descriptor, Part
+from omq.format.wire import PutFlag
+from omq.ipc.wire import arguments
+from omq.storage import containers
+
+Contain = Callable[[bytes], tuple[str, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to put. `queues` may be empty where the operation names the queue. What is None is
+    as queues.conf has it for the (first) queue. BadArgument names what cannot be."""
+
+    body: bytes = b""
+    queues: tuple[str, ...] = ()
+    priority: int | None = None  # 0 to 9
+    properties: Mapping[str, Any] = field(default_factory=dict)  # kept as format.property_values
+    persistent: bool | None = None
+    correlation_id: bytes | str = b""  # up to 24 bytes, a text, or what `put` returned
+    message_id: bytes | str = b""  # the same; empty = the manager's
+    expiry_s: float | None = None  # seconds from now; then it leaves its queues
+    reply_to: str = ""
+    delay_s: float = 0.0  # not handed out before that time has passed, to 10 ms
+    at: datetime | None = None  # or not before then; without a time zone it is local time
+    group_id: bytes | str = b""  # of one group: to one reader at a time, in order
+    group_sequence: int = 0  # its number in the group, from 1; 0 = none
+    last_in_group: bool = False  # it has the highest number
+    unique_key: bytes | str | None = None  # its id; a queue with dedupe_s takes it once
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        if type(self.body) is not bytes:
+            set_(self, "body", arguments.body(self.body))
+        if self.queues != ():
+            set_(self, "queues", arguments.queues(self.queues))
+        if self.priority is not None:
+            set_(self, "priority", arguments.priority(self.priority))
+        if self.properties != {}:
+            set_(self, "properties", arguments.properties(self.properties))
+        if self.persistent is not None:
+            arguments.flag(self.persistent, "persistent")
+        if self.correlation_id != b"":
+            arguments.identifier(self.correlation_id, "correlation_id")
+        if self.message_id != b"":
+            arguments.own_message_id(self.message_id)
+        if self.expiry_s is not None:
+            arguments.seconds(self.expiry_s, "expiry_s")
+        if self.reply_to != "":
+            arguments.queue(self.reply_to, "reply_to")
+        if self.delay_s != 0.0:
+            arguments.seconds(self.delay_s, "delay_s")
+        if self.at is not None:
+            arguments.moment(self.at, "at")
+            if self.delay_s:
+                raise arguments.wrong("at", self.at, "beside it there is no delay_s")
+        if self.unique_key is not None:
+            made = arguments.unique_key(self.unique_key)
+            if self.message_id not in (b"", "", made):
+                raise arguments.wrong("unique_key", self.unique_key, "it is the message's id: "
+                                      "beside it there is no message_id")
+            set_(self, "message_id", made)
+        if (self.group_id not in (b"", "") or self.group_sequence != 0
+                or self.last_in_group is not False):
+            arguments.group(self.group_id, self.group_sequence, self.last_in_group)
+
+    @property
+    def given_id(self) -> bytes:
+        """The bytes of `message_id`."""
+        return arguments.identifier(self.message_id, "message_id")
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A message as the wire carries it."""
+
+    queue: int  # 0 when it goes on several
+    priority: int
+    flags: int
+    size: int
+    crc: int
+    correlation: int
+    key: int
+    expiry: int
+    parts: int
+    payload: bytes
+    container: str = ""
+
+    def head(self, offset: int = 0) -> bytes:
+        """A frame header with what the submitter says; the manager fills in the rest."""
+        return FRAME.pack(FrameType.PUT, self.priority, self.flags, self.queue, 0, 0, 0, 0,
+                          self.size, len(self.payload), self.crc, offset, 0, 0, 0, 0, self.parts,
+                          0, 0, self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
+
+
+_NORMAL = 4
+_PERSISTENT, _GIVEN_ID, _GROUPED, _UNIQUE, _CONTAINER = (
+    int(PutFlag.PERSISTENT), int(PutFlag.GIVEN_ID), int(PutFlag.GROUPED), int(PutFlag.UNIQUE),
+    int(PutFlag.CONTAINER))
+_PLAIN = Descriptor().encode()
+_BODY_AT = DESCRIPTOR.offset("body")
+_PLAIN_HEAD, _PLAIN_TAIL = _PLAIN[:_BODY_AT], _PLAIN[_BODY_AT + 8 :]
+
+
+def plain_payload(body: bytes) -> bytes:
+    """The payload of a message that has nothing but a body."""
+    return b"".join((_PLAIN_HEAD, len(body).to_bytes(8, "little"), _PLAIN_TAIL, body))
+
+
+def encode_plain(queue: int, body: bytes) -> Encoded:
+    """A persistent message of normal priority with nothing but a body."""
+    payload = plain_payload(body)
+    return Encoded(queue, _NORMAL, 1, len(body), crc32c(payload), 0, 0, 0, 0, payload)
+
+
+def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
+                    threshold: int, application: str, contain: Contain | None = None) -> Encoded:
+    """Encode a message for the queues with these numbers; what it leaves open is normal and
+    persistent. BadRequest, BadPriority, BadProperty."""
+    body = message.body
+    if message.priority is None or message.persistent is None:
+        message = with_defaults(message, _NORMAL, persistent=True)
+    if (len(queues) == 1 and len(body) <= threshold and not message.properties
+            and not message.correlation_id and not message.message_id and message.expiry_s is None
+            and not reply_to and not message.delay_s and message.at is None
+            and not message.group_id):
+        payload = plain_payload(body)
+        return Encoded(queues[0], _priority(message), int(bool(message.persistent)),
+                       len(body), crc32c(payload), 0, 0, 0, 0, payload)
+    return _encode_full(message, queues, reply_to, threshold, application,
+                        contain or partial(own_container, paths))
+
+
+def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | None = None
+                  ) -> tuple[str, int, int]:
+    """A container of the spool's owner: (reference, bytes, CRC-32C)."""
+    view = memoryview(body)
+    size = containers.CHUNK_BYTES
+    return containers.create(
+        paths, (view[at : at + size] for at in range(0, len(body), size)), spares)
+
+
+def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, threshold: int,
+                 application: str, contain: Contain) -> Encoded:
+    if not queues:
+        raise BadRequest(reason="a message needs a queue")
+    priority = _priority(message)
+    correlation = _identifier(message.correlation_id, "correlation_id")
+    given = _identifier(message.message_id, "message_id")
+    expiry = until = 0
+    if message.expiry_s is not None:
+        expiry = clock.wall_ns() + int(message.expiry_s * NS)
+    if message.delay_s > 0:  # what is later than the records know waits until then
+        until = min(clock.wall_ns() + int(message.delay_s * NS), int(arguments.SECONDS_MAX) * NS)
+    if message.at is not None:
+        until = arguments.moment(message.at, "at")
+        until = until if until > clock.wall_ns() else 0
+    parts: list[Part] = []
+    if len(queues) > 1 or until:
+        parts = [Part.later(queue, priority, until, moment=message.at is not None)
+                 for queue in queues]
+    descriptor = Descriptor(
+        expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
+        application=application.encode()[:12],
+        group_id=_identifier(message.group_id, "group_id"),
+        group_sequence=message.group_sequence | (
+            message_format.LAST_IN_GROUP if message.last_in_group else 0))
+    properties = message_format.encode_properties(message.properties)
+    flags = ((_PERSISTENT if message.persistent else 0) | (_GIVEN_ID if given != NO_ID else 0)
+             | (_GROUPED if message.group_id else 0) | (_UNIQUE if message.unique_key else 0))
+    container, size = "", len(message.body)
+    content: bytes = message.body
+    body_crc = 0
+    if size > threshold:
+        if not message.persistent:
+            raise BadRequest(reason=f"a non-persistent body has at most {threshold} bytes")
+        container, size, body_crc = contain(message.body)
+        content = container.encode()
+        flags |= _CONTAINER
+    payload = message_format.encode(descriptor, parts, properties, content, size, body_crc)
+    return Encoded(
+        queues[0], priority, flags, size, crc32c(payload),
+        message_format.id_hash(correlation) if correlation is not NO_ID else 0,
+        message_format.id_hash(given) if given is not NO_ID else 0, expiry, len(parts),
+        payload, container)
+
+
+def with_defaults(message: Outgoing, priority: int, *, persistent: bool) -> Outgoing:
+    """The message with these where it says nothing."""
+    return replace(
+        message, priority=priority if message.priority is None else message.priority,
+        persistent=persistent if message.persistent is None else message.persistent)
+
+
+def _priority(message: Outgoing) -> int:
+    return _NORMAL if message.priority is None else message.priority
+
+
+def _identifier(said: bytes | str, argument: str) -> bytes:
+    return arguments.identifier(said, argument).ljust(len(NO_ID), b"\0") if said else NO_ID
+
+
+# what put_many is given
+
+
+def body_bytes(message: Outgoing | bytes) -> int:
+    """Of its body."""
+    return len(message if isinstance(message, bytes) else message.body)
+
+
+def as_outgoing(message: Outgoing | bytes) -> Outgoing:
+    """A body alone is a message, too."""
+    return Outgoing(body=message) if isinstance(message, bytes) else message
+
+
+def names_queues(message: Outgoing | bytes) -> bool:
+    """It says itself where it goes."""
+    return isinstance(message, Outgoing) and message.queues != ()
+
+
+def names_id(message: Outgoing | bytes) -> bool:
+    """It has an id of its own, so it may be a duplicate."""
+    return isinstance(message, Outgoing) and message.message_id != b""
+
+
+def by_itself(queue: str, message: Outgoing | bytes) -> bool:
+    """It is not only for this queue and at once: no batch has it."""
+    return isinstance(message, Outgoing) and bool(
+        message.delay_s or message.at is not None or message.queues not in ((), (queue,)))
