@@ -5,6 +5,11 @@ An hourly run leaves files of each table for each hour. Batches whose state is n
 void, or none. So those that follow each other become one, up to ROWS_MAX messages and stays; one
 that has as many already is not written again, so a table is rewritten once, not at each call.
 
+Of the last ones, too, the newest become one, as far as they have RECENT_FRAMES events together:
+Parquet files of a few thousand rows are mostly descriptions of themselves. Their states go, but
+that of the newest, with which the next run goes on; that of the batch before them is kept, so a
+file that comes late makes so many events more be told again, at most, which takes some seconds.
+
 Only where the rows lie changes: the same rows, in one file a day, of events and names as well.
 Earlier versions of the tables stay readable for `--keep-days`, as those of a run do; then their
 files are removed, and what killed runs left. Files of events go at once: they have no versions, and
@@ -18,7 +23,7 @@ last: while it names batches that are no more, an audit judges everything once m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,11 +35,14 @@ from omqtools.omqspark.bronze import TaskFiles
 from omqtools.omqspark.joined_parts import join_parts
 from omqtools.omqspark.lake import EVENTS_OF
 from omqtools.omqspark.manifest import Batch, Manifest
-from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT, Out
+from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT, STATES, Out
 from omqtools.omqspark.pipeline import EXAMPLES_MAX
+from omqtools.omqspark.table_logs import trim
 
 ROWS_MAX: Final = 10_000_000
 """Of one merged batch: 1 GB, which this process writes alone, without Spark."""
+RECENT_FRAMES: Final = 250_000
+"""Of recent batches that become one."""
 
 
 def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[str, Any]:
@@ -46,24 +54,27 @@ def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[st
         for each in tables.files(tables.table(lake, name)):
             rows[int(each.values["batch"])] += each.rows
     merged: dict[int, list[int]] = {}
-    for group in groups(known.batches[:max(0, len(known.batches) - SNAPSHOTS_KEPT)], rows,
-                        rows_max):
-        number, old = known.next_number, [batch.number for batch in group]
+    old = max(0, len(known.batches) - SNAPSHOTS_KEPT)
+    for group in [*groups(known.batches[:old], rows, rows_max),
+                  *recent(known, old, set(lake.snapshots()), _judged(lake))]:
+        number, parts = known.next_number, [batch.number for batch in group]
         for name in LIVES:
-            _write(lake, name, old, number)
+            _write(lake, name, parts, number)
         _events(lake, known, {file for batch in group for file in batch.files}, number)
+        if parts[-1] == known.current:
+            _state(lake, parts[-1], number)
         at = known.batches.index(group[0])
         known.batches[at : at + len(group)] = [_one(group, number)]
-        merged[number] = old
+        merged[number] = parts
     if merged:
         lake.publish(known)
         tables.commit(lake, known, same_rows=True)
         join_parts(lake, known.current, max(merged))
         lake.publish(known)  # parts that no index names go
         _audited(lake, merged)
-    return {"merged": {str(number): old for number, old in merged.items()},
+    return {"merged": {str(number): parts for number, parts in merged.items()},
             "batches": len(known.batches),
-            "removed_files": tables.vacuum(lake, keep_days, left=True)}
+            "removed_files": tables.vacuum(lake, keep_days, left=True) + trim(lake, keep_days)}
 
 
 def groups(batches: Sequence[Batch], rows: dict[int, int], rows_max: int) -> list[list[Batch]]:
@@ -77,6 +88,38 @@ def groups(batches: Sequence[Batch], rows: dict[int, int], rows_max: int) -> lis
         found[-1].append(batch)
         room -= rows[batch.number]
     return [group for group in found if len(group) > 1]
+
+
+def recent(known: Manifest, old: int, states: Collection[int], judged: Collection[int]
+           ) -> list[list[Batch]]:
+    """Of the batches from place `old` on the newest that have few events together, if they are
+    several. The batch before them has its state in `states`, or there is none; where an audit was
+    made all were `judged`: the next one would begin anew."""
+    group, room = list[Batch](), RECENT_FRAMES
+    for batch in reversed(known.batches[old:]):
+        if judged and batch.number not in judged:
+            continue
+        room -= sum(known.files[file].frames for file in batch.files)
+        if room < 0:
+            break
+        group.insert(0, batch)
+    while group:
+        at = known.batches.index(group[0])
+        if not at or (at > old and known.batches[at - 1].number in states):
+            break
+        group.pop(0)
+    return [group] if len(group) > 1 else []
+
+
+def _state(lake: Out, newest: int, number: int) -> None:
+    """The state at the end of the newest batch is that of the one that it becomes a part of."""
+    for table in STATES:
+        fs, path = plan.filesystem(lake.path(table, number))
+        fs.create_dir(path)
+        fs.delete_dir_contents(path)
+        for info in parquet.files_of(lake.path(table, newest)):
+            fs.copy_file(info.path, f"{path}/{info.base_name}")
+    lake.put_index(number, lake.index(newest))
 
 
 def _write(lake: Out, name: str, old: Iterable[int], number: int) -> None:
@@ -124,6 +167,11 @@ def _one(group: Sequence[Batch], number: int) -> Batch:
     findings = [one for batch in group for one in batch.findings]
     return Batch(number, [file for batch in group for file in batch.files],
                  findings[:EXAMPLES_MAX], counts)
+
+
+def _judged(lake: Out) -> set[int]:
+    """The batches that an audit has judged."""
+    return set(json.loads(lake.get(AUDITED) or b"{}").get("batches", []))
 
 
 def _audited(lake: Out, merged: dict[int, list[int]]) -> None:

@@ -30,6 +30,7 @@ from omq.format.archive import ArchiveHeader
 from omqtools.omqspark import kept, plan
 from omqtools.omqspark.job import unknown
 from omqtools.omqspark.out import Out
+from omqtools.omqspark.plan import Listed
 from omqtools.omqspark.said import say
 
 STREAM: Final = "follow"
@@ -84,6 +85,7 @@ class Following:
         self.batches = 0
         self._last = self._audited = clock()
         self._untold = False
+        self._passed_over: dict[int, Listed] = {}
 
     def look(self) -> bool:
         """One round; False: it is at its end."""
@@ -119,10 +121,15 @@ class Following:
         found = [item for item in listed if unknown(known, item)]
         fresh = [item.number for item in found if item.number not in known.files]
         kept.keep(spool, STREAM, min(fresh, default=listed[-1].number + 1))
-        uuid = bytes.fromhex(known.uuid)
-        return any(isinstance(head, ArchiveHeader) and (
-            item.number not in known.files or not known.files[item.number].is_of(head, item.size))
-            for item, head in plan.heads(self.archive, found, uuid))
+        new = False
+        for item, head in plan.heads(self.archive, found, bytes.fromhex(known.uuid)):
+            if isinstance(head, ArchiveHeader):
+                record = known.files.get(item.number)
+                new |= record is None or not record.is_of(head, item.size)
+            elif self._passed_over.get(item.number) != item:
+                self._passed_over[item.number] = item
+                say(f"{item.path} is passed over until it is another: {plan.bad_text(head)}")
+        return new
 
 
 @contextmanager

@@ -284,14 +284,18 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
     gone = F.col("left_ns").isNotNull() & F.col("reader").isNotNull()
     # Who has not left needs no neighbour: spread, or all of them would be one task's.
     spread = F.when(gone, F.lit(-1)).otherwise(F.pmod("qpool", F.lit(1024)))
-    begins = [F.col("last_given_ns"), F.lag("left_ns").over(
-        Window.partitionBy(*key, gone, spread).orderBy("left_lsn", "qpool", "queue"))]
+    order = Window.partitionBy(*key, gone, spread).orderBy("left_lsn", "qpool", "queue")
+    ended_ns = F.lag("left_ns").over(order)
     if before is not None:
         ended = before.groupBy(F.col("epoch").alias("last_epoch"), "reader", "reader_pid").agg(
-            F.max("last_lsn").alias("before_lsn"), F.max("last_ns").alias("before_ns"))
+            F.max("last_lsn").alias("before_lsn"),
+            F.max_by("last_ns", "last_lsn").alias("before_ns"))
         stays = stays.join(ended, key, "left")
-        begins.append(F.when(F.col("before_lsn") < F.col("left_lsn"), F.col("before_ns")))
-    work = F.greatest(F.col("left_ns") - F.greatest(*begins), F.lit(0))
+        # What ended last is said by the LSNs: a clock may have been ahead for a while.
+        behind = F.coalesce(F.lag("left_lsn").over(order), F.lit(0))
+        ended_ns = F.when((F.col("before_lsn") < F.col("left_lsn")) & (
+            behind < F.col("before_lsn")), F.col("before_ns")).otherwise(ended_ns)
+    work = F.greatest(F.col("left_ns") - F.greatest(F.col("last_given_ns"), ended_ns), F.lit(0))
     found = stays.withColumn("work_ns", F.when(gone, work)).select(*names)
     if worked is None:
         return found

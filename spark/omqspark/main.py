@@ -124,13 +124,14 @@ def _tables(lake: Out, options: argparse.Namespace) -> int:
 
 def _audit(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.audit import audit
+    from omqtools.omqspark.out import AUDIT
 
     wanted = FAIL_ON if options.fail_on == "any" else tuple(
         word for word in options.fail_on.split(",") if word and word != "none")
     if set(wanted) - set(FAIL_ON):
         raise BadRequest(reason=f"--fail-on takes any, none, or of {', '.join(FAIL_ON)}")
     verdict = audit(lake, options.archive, pool=options.pool, attempts_max=options.attempts_max)
-    lake.put("audit.json", (json.dumps(verdict, indent=1) + "\n").encode())
+    lake.put(AUDIT, (json.dumps(verdict, indent=1) + "\n").encode())
     line({key: value for key, value in verdict.items() if key != "findings"})
     for finding in verdict["findings"]:
         sys.stderr.write(f"{NAME}: {json.dumps(finding)}\n")
@@ -178,13 +179,11 @@ def _read_ahead() -> None:
 
 def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) -> int:
     from omqtools.omqspark import plan
+    from omqtools.omqspark.out import AUDIT
     from omqtools.omqspark.report import make
 
-    fs, where = plan.filesystem(lake.path("audit.json"))
-    verdict = None
-    if lake.exists(lake.path("audit.json")):
-        with fs.open_input_stream(where) as stream:
-            verdict = json.loads(stream.read())
+    data = lake.get(AUDIT)
+    verdict = None if data is None else json.loads(data)
     directory, path = plan.filesystem(lake.path("report"))
     directory.create_dir(path)
     for name, data in make(lake, verdict, ready).items():

@@ -136,9 +136,9 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
 
 
 def _size(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--spark-from", type=int, default=100_000, metavar="EVENTS",
-                     help="work on fewer events is done without Spark, by DuckDB (default: "
-                     "%(default)s; 0: Spark always)")
+    one.add_argument("--spark-from", type=int, metavar="EVENTS",
+                     help="work on fewer events is done without Spark, by DuckDB (default: one for "
+                     "each KiB of --memory, a million of 1g; 0: Spark always)")
     one.add_argument("--memory", type=_memory, metavar="SIZE", help="most memory, 512m or 4g: of "
                      "Spark's JVM (default: 2g, for follow 1g) and of DuckDB (default: 1g)")
 

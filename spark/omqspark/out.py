@@ -30,12 +30,16 @@ BESIDE: Final = "beside"
 FOLDERS: Final = ("bronze", "names", *LIVES, *ANSWERS, "open", "worked", "clients", "known",
                  "gold", "report", BESIDE)
 """`gold`: of versions before 3."""
+STATES: Final = ("open", "worked", "clients")
+"""What a batch leaves for the next, in folders without folders; the index of the answers is another
+part of it."""
 KNOWN: Final = "known"
 INDEX: Final = f"{KNOWN}/index"
 CURRENT: Final = "current.json"
 VERSIONS: Final = "tables.json"
 AUDITED: Final = "audited.json"
-FILES: Final = (CURRENT, VERSIONS, AUDITED, "audit.json")
+AUDIT: Final = "audit.json"
+FILES: Final = (CURRENT, VERSIONS, AUDITED, AUDIT)
 LOCK: Final = ".lock"
 SNAPSHOTS_KEPT: Final = 24
 """Batches whose state at their end is kept, for a file that comes late: a day of hourly runs."""
@@ -119,7 +123,7 @@ class Out:
 
     def snapshots(self) -> list[int]:
         """Batches whose state at their end is there."""
-        there = [set(self._batches(table)) for table in ("open", "worked", "clients", INDEX)]
+        there = [set(self._batches(table)) for table in (*STATES, INDEX)]
         return sorted(set.intersection(*there))
 
     def _batches(self, table: str) -> list[int]:
@@ -153,9 +157,9 @@ class Out:
         snapshots = counted[-SNAPSHOTS_KEPT:]
         needed = self._needed(snapshots)
         keep: dict[str, Iterable[int]] = {
-            "bronze": known.bronze(), "names": known.bronze(), "open": snapshots,
-            "worked": snapshots, "clients": snapshots,
-            INDEX: snapshots} | {f"{KNOWN}/{name}": needed.get(name, ()) for name in ANSWERS}
+            "bronze": known.bronze(), "names": known.bronze(), INDEX: snapshots,
+            **dict.fromkeys(STATES, snapshots),
+            **{f"{KNOWN}/{name}": needed.get(name, ()) for name in ANSWERS}}
         for table, numbers in keep.items():
             for batch in set(self._batches(table)) - set(numbers):
                 fs, where = plan.filesystem(self.path(table, batch))
@@ -186,7 +190,7 @@ class Out:
             raise BadRequest(reason=f"{self.out} holds {', '.join(sorted(strange))}, which no run "
                                     "has made; name an empty directory")
         fs.create_dir(where)
-        for name in names & {CURRENT, VERSIONS, AUDITED}:
+        for name in names & {*FILES}:
             fs.delete_file(f"{where}/{name}")
         for info in found:
             if info.type == pafs.FileType.Directory:

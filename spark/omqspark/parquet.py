@@ -43,6 +43,8 @@ from omqtools.omqspark.engine import is_columnar
 FEW_BYTES: Final = 4 * 1024 * 1024
 """Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
 or the sketches of 100 queues and hours."""
+JOINED_ROWS: Final = 250_000
+"""Of small files that become one row group: some 50 MB."""
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
 _TYPES: Final[dict[str, DataType]] = {
     "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(), "string": StringType(),
@@ -246,21 +248,28 @@ def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -
         folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
                                    for key, value in values.items())])
         fs.create_dir(folder)
-        pq.write_table(rows, f"{folder}/{name}", filesystem=fs, **encodings.how(rows.schema))
+        pq.write_table(rows, f"{folder}/{name}", filesystem=fs,
+                       **encodings.how(rows.schema, len(rows)))
 
 
 def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
     """The rows of some files as one file below a folder, with these columns; `paths` in the order
-    of their rows. No more than one of them is in memory. A folder that is written twice has the
-    file of the second time."""
+    of their rows. No more than one of them, or JOINED_ROWS of small ones, is in memory. A folder
+    that is written twice has the file of the second time."""
     fs, path = plan.filesystem(where)
     fs.create_dir(path)
+    source = plan.filesystem(paths[0])[0]
+    names = [plan.filesystem(each)[1] for each in paths]
+    rows = counts(source, names)
     with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=fs,
-                          **encodings.how(schema)) as writer:
-        for each in paths:
-            source, name = plan.filesystem(each)
-            writer.write_table(encodings.by_message(
-                _read(each, source.get_file_info([name])[0], {}, schema)))
+                          **encodings.how(schema, sum(rows))) as writer:
+        ready: list[pa.Table] = []
+        for each, name, coming in zip(paths, names, rows, strict=True):
+            if ready and sum(map(len, ready)) + coming > JOINED_ROWS:
+                writer.write_table(encodings.by_message(pa.concat_tables(ready)))
+                ready.clear()
+            ready.append(_read(each, source.get_file_info([name])[0], {}, schema))
+        writer.write_table(encodings.by_message(pa.concat_tables(ready)))
 
 
 def _split(table: pa.Table, apart: list[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:

@@ -93,9 +93,11 @@ def run(spark: SparkSession | Later, archive: str, out: str, *, incremental: boo
     job = what_to_do(known, lake, archive, found, again)
     forced = shown.unlike(lake.index(known.current))  # of batches that are void now
     done: list[int] = []
-    for at in range(0, len(job.todo), files_per_batch):
-        say(f"{at} of {len(job.todo)} files are told")
-        files = job.todo[at : at + files_per_batch]
+    left = job.todo
+    while left:
+        say(f"{len(job.todo) - len(left)} of {len(job.todo)} files are told")
+        files = _next(lake, known, job, left[:files_per_batch])
+        left = left[len(files):]
         with lake.told_by(_frames(lake, known, job, files)):
             number = _process(lake, known, job, files, first + len(done), forced, say)
         forced = {}
@@ -165,11 +167,27 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     return number
 
 
+def _next(lake: Lake, known: Manifest, job: Job, files: list[int]) -> list[int]:
+    """Those of these files that are told together: as many as need no Spark; if not even the first
+    is so small, all (ADR 0177)."""
+    if not isinstance(lake.engine, Later):
+        return files
+    frames = _frames(lake, known, job, [])
+    for place, file in enumerate(files):
+        frames += _of_file(known, job, file)
+        if not lake.engine.is_few(frames):
+            return files[:place] or files
+    return files
+
+
 def _frames(lake: Lake, known: Manifest, job: Job, files: list[int]) -> int:
     """How many a batch looks at: its own, and those of what was open before it."""
-    own = sum((job.new[file][1] if file in job.new else known.files[file]).frames
-              for file in files)
+    own = sum(_of_file(known, job, file) for file in files)
     return own + (parquet.rows_in(lake.path("open", known.current)) if known.current >= 0 else 0)
+
+
+def _of_file(known: Manifest, job: Job, file: int) -> int:
+    return (job.new[file][1] if file in job.new else known.files[file]).frames
 
 
 def _read(lake: Lake, archive: str, reading: Sequence[tuple[Listed, ArchiveHeader]], number: int

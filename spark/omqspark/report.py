@@ -27,7 +27,14 @@ from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.page import page, picture
-from omqtools.omqspark.summary import Sentence, counted, not_judged, sentences, words
+from omqtools.omqspark.summary import (
+    Sentence,
+    counted,
+    not_judged,
+    of_these,
+    sentences,
+    words,
+)
 from omqtools.omqspark.topmost import Queues
 
 HOURS_OF_DAY: Final = "hours_of_day"
@@ -94,9 +101,14 @@ def make(out: Out, verdict: dict[str, Any] | None, ready: Drawn | None = None) -
     """File name -> bytes: report.html and the PNGs. `ready`: what was drawn while the audit was
     made."""
     ready = ready or drawn(out)
-    rows, names = ready.rows, ready.names
-    said = sentences(rows | {"oldest": ready.oldest}, names, verdict)
-    body = [_head(out.known(), verdict), _verdict(verdict), _said(said), _summary(rows, names)]
+    rows, names, known = ready.rows, ready.names, out.known()
+    records = [record for record in known.files.values() if record.frames]
+    verdict = of_these(verdict, max((one.last_lsn for one in records), default=0),
+                       len(known.files))
+    end = datetime.fromtimestamp(max((one.time_max for one in records), default=0) // NS_PER_S, UTC)
+    said = sentences(rows | {"oldest": ready.oldest}, names, verdict, end=end,
+                     now=datetime.now(UTC))
+    body = [_head(known, verdict), _verdict(verdict), _said(said), _summary(rows, names)]
     for key, title, _, _, note in SECTIONS:
         body.append(f"<h2>{html.escape(title)}</h2><p class=note>{html.escape(note)}</p>")
         body.append(picture(key, title) if key in ready.sections else
@@ -160,14 +172,16 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
     if verdict is None:
         return ""
     left = html.escape(not_judged(verdict))
+    if not verdict["messages"] and verdict["clean"]:
+        return f'<p class="verdict">Audit: there was no message to judge. {left}</p>'
     if verdict["clean"]:
-        sure = "lost" not in verdict.get("not_judged", {})
+        sure = not {"lost", "since"} & {*verdict.get("not_judged", {})}
         judged = f"clean. All {verdict['messages']:,} messages are accounted for" if sure else (
-            f"nothing was found in {verdict['messages']:,} messages; whether one is lost was not "
-            "judged")
+            f"nothing was found in {verdict['messages']:,} messages; whether all are accounted "
+            "for was not judged")
         said = (f"Audit: {judged}: {verdict['ended']:,} finished, {verdict['open']:,} still open, "
                 f"up to {verdict.get('data_to', 'the end of the tables')}. {left}")
-        return f'<p class="verdict ok">{said}</p>'
+        return f'<p class="verdict{" ok" if sure else ""}">{said}</p>'
     told = ", ".join(counted(kind, count) for kind, count in verdict["counts"].items() if count)
     said = (f"Audit: <b>{html.escape(told)}</b>; of {verdict['messages']:,} messages. audit.json "
             f"lists them. {left}")

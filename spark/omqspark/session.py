@@ -64,6 +64,9 @@ SMALL_FRAMES: Final = 1_000_000
 """Of a batch below this the plans are interpreted: compiling each costs more than all its rows."""
 FEW_FRAMES: Final = 100_000
 """Of a batch below this the driver holds all rows, and writes the files (parquet.py): 30 MB."""
+FRAME_BYTES: Final = 1024
+"""Memory that DuckDB and Arrow need for each frame of a batch, at most: measured (ANALYTICS)."""
+SIZES: Final = {"m": 1 << 20, "g": 1 << 30}
 PARTITION_FRAMES: Final = 250_000  # of one task behind a shuffle, at most
 PARTITIONS_MAX: Final = 20_000
 ENDS_S: Final = 30.0  # within which tasks that are cancelled end, or are left to their fate
@@ -115,17 +118,20 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
 @dataclass
 class Later:
     """A session that is made when somebody needs it. Below `few_frames` frames a batch needs none:
-    DuckDB tells it, within `memory` ("512m", "1g"). Who comes by spark-submit wants Spark, and YARN
-    calls a driver without a session failed."""
+    DuckDB tells it, within `memory` ("512m", "1g"); None: as many as have room there. Who comes by
+    spark-submit wants Spark, and YARN calls a driver without a session failed."""
 
     make: Callable[[], SparkSession]
-    few_frames: int = FEW_FRAMES
+    few_frames: int | None = None
     memory: str = "1g"
     made: bool = False
 
     def is_few(self, frames: int) -> bool:
         """Whether so many need no Spark."""
-        return frames < self.few_frames and not _under_submit()
+        few = self.few_frames
+        if few is None:
+            few = int(self.memory[:-1]) * SIZES[self.memory[-1]] // FRAME_BYTES
+        return frames < few and not _under_submit()
 
     @cached_property
     def spark(self) -> SparkSession:

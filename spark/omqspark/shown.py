@@ -83,16 +83,20 @@ def whole_readers(readers: pd.DataFrame) -> pd.DataFrame:
 
 
 def oldest(out: Out) -> pd.DataFrame:
-    """(queue, qpool): of what is on each queue at the end of the data, what came first. The rows
-    are as many as wait: they go through DuckDB, a piece at a time."""
+    """(queue, qpool, waiting, age_s): of what is on each queue at the end of the data, what came
+    first, how many there are, and the age of the first then. The rows are as many as wait: they go
+    through DuckDB, a piece at a time."""
     fs, where = plan.filesystem(f"{out.path('stays', out.current())}/ended=0")
     if fs.get_file_info([where])[0].type == pafs.FileType.NotFound:
-        return pd.DataFrame({"queue": pd.Series(dtype="int32"), "qpool": pd.Series(dtype="int64")})
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in (
+            ("queue", "int32"), ("qpool", "int64"), ("waiting", "int64"), ("age_s", "float64"))})
     waiting = ds.dataset(where, _WAITING, "parquet", filesystem=fs)
+    end_us = max(record.time_max for record in out.known().files.values()) // 1000
     with duckdb.connect(config=PLAIN) as database:
         database.register("waiting", waiting)
         found: pd.DataFrame = database.sql(
-            "SELECT queue, arg_min(qpool, (arrived, arrived_rest, qpool)) AS qpool FROM waiting "
+            "SELECT queue, arg_min(qpool, (arrived, arrived_rest, qpool)) AS qpool, "
+            f"count(*) AS waiting, ({end_us} - epoch_us(min(arrived))) / 1e6 AS age_s FROM waiting "
             "WHERE left_lsn IS NULL GROUP BY queue ORDER BY queue").df()
     return found
 

@@ -1,7 +1,10 @@
 """What was unusual, in words: each sentence by a rule that stands here, with the command that shows
-more. Nothing else makes a sentence; if no rule says anything, that is said.
+more. Nothing else makes a sentence; if no rule says anything, that is said, and up to when. Of
+tables without a message it is said that there was nothing to look at.
 
-    audit       a kind of finding that is not zero; at the end what was not judged
+    audit       a kind of finding that is not zero, and whether it may be the cause of others; at
+                the end what was not judged
+    end         the data end more than AGE_S before the report is made, or later than that
     age         at the end of the data a queue's oldest message is older than AGE_S
     poison      messages went to POISON or to a dead-letter queue
     failing     of a queue's attempts more than FAILED_SHARE failed, and FAILED_MIN of them
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import pandas as pd
@@ -41,7 +45,8 @@ FOUND: Final = {
     "attempts": ("message with more attempts than allowed",
                  "messages with more attempts than allowed")}
 """What the audit's kinds are called: one, several."""
-NOT_JUDGED: Final = {"files": "the newest files", "before": "what came before"}
+NOT_JUDGED: Final = {"files": "the newest files", "before": "what came before",
+                     "since": "what came after the audit"}
 """What `not_judged` names beside kinds."""
 Tables = Mapping[str, pd.DataFrame]
 
@@ -54,10 +59,15 @@ class Sentence:
     command: str = ""
 
 
-def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None) -> list[Sentence]:
-    """See the module."""
-    found = [*_audit(verdict)]
-    if not tables["queue_hour"].empty:
+def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None, *, end: datetime,
+              now: datetime) -> list[Sentence]:
+    """See the module. `end`: of the data; `now`: when the report is made (UTC)."""
+    found = [*_audit(verdict), *_end(end, now)]
+    empty = tables["queue_hour"].empty
+    if empty:
+        found.append(Sentence("There is no message in these tables, so there was nothing to look "
+                              "at."))
+    else:
         for rule in (_age, _poison, _failing, _saturation, _backlog, _waiting):
             said = list(rule(tables, queues))
             found += said[:SENTENCES_MAX]
@@ -66,9 +76,19 @@ def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None) ->
                                       "same is to be said."))
     left = not_judged(verdict) if verdict is not None else ""
     if not found:
-        found.append(Sentence("Nothing was unusual, by the rules of this summary" + (
-            " and as far as it was judged." if left else ".")))
+        found.append(Sentence(f"Nothing was unusual up to {end:%d %b %Y %H:%M} (UTC), by the rules "
+                              "of this summary" + (" and as far as it was judged." if left
+                                                   else ".")))
     return [*found, *([Sentence(left, "audit.json says what was judged")] if left else ())]
+
+
+def of_these(verdict: dict[str, Any] | None, last_lsn: int, files: int) -> dict[str, Any] | None:
+    """The verdict, with what came into the tables behind it as not judged."""
+    if verdict is None or (verdict.get("last_lsn"), verdict.get("files")) == (last_lsn, files):
+        return verdict
+    since = (f"it judged {verdict.get('files', 0):,} files up to LSN {verdict.get('last_lsn', 0)}, "
+             f"the tables have {files:,} up to LSN {last_lsn}; omq-spark audit judges them")
+    return verdict | {"not_judged": {"since": since} | verdict.get("not_judged", {})}
 
 
 def counted(kind: str, count: int) -> str:
@@ -108,18 +128,32 @@ def _audit(verdict: dict[str, Any] | None) -> Iterator[Sentence]:
                    if each["kind"] == kind and "qpool" in each]
             yield Sentence(f"The audit found {counted(kind, count)}.",
                            f"omqlog --message {ids[0]}" if ids else "audit.json lists them")
+    if verdict.get("uncertain"):
+        yield Sentence("What is damaged or missing may be the cause of other findings, and what "
+                       "happened there is not in the sentences and pictures below.",
+                       "omq-spark run --incremental, once the files are there again")
+
+
+def _end(end: datetime, now: datetime) -> Iterator[Sentence]:
+    behind = (now - end).total_seconds()
+    if behind > AGE_S:
+        yield Sentence(f"The data end at {end:%d %b %Y %H:%M} (UTC), {seconds(behind)} before this "
+                       "report was made: of what happened since nothing is said here.",
+                       "omq-archive, then omq-spark refresh")
+    elif behind < -AGE_S:
+        yield Sentence(f"The newest event is of {end:%d %b %Y %H:%M} (UTC), {seconds(-behind)} "
+                       "after this report was made: a clock was wrong, and so may be ages and "
+                       "waits.", "omqlog")
 
 
 def _age(tables: Tables, queues: Queues) -> Iterator[Sentence]:
-    minutes, first = tables["queue_minute"], tables["oldest"].set_index("queue")["qpool"]
-    end = minutes["minute"].max()
-    for queue, part in minutes.groupby("queue"):
-        last = part.sort_values("minute").iloc[-1]
-        age = float(last["oldest_s"]) + (end - last["minute"]).total_seconds()
-        if last["depth"] > 0 and age > AGE_S:
-            yield Sentence(
-                f"On {queues.name(int(queue))} the oldest of {int(last['depth']):,} messages has "
-                f"been there for {seconds(age)}.", f"omqlog --message {first[queue]}")
+    for row in tables["oldest"].itertuples():
+        if row.age_s > AGE_S:
+            what = (f"one message has been there for {seconds(row.age_s)}" if row.waiting == 1 else
+                    f"the oldest of {row.waiting:,} messages has been there for "
+                    f"{seconds(row.age_s)}")
+            yield Sentence(f"On {queues.name(int(row.queue))} {what}.",
+                           f"omqlog --message {row.qpool}")
 
 
 def _poison(tables: Tables, queues: Queues) -> Iterator[Sentence]:

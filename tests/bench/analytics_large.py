@@ -1,6 +1,10 @@
-"""A large run on one core, step by step: `taskset -c 0 python -m tests.bench.analytics_large
-MESSAGES [duckdb|spark]`.
+"""A large run, step by step, on one core behind `taskset -c 0`:
 
+    python -m tests.bench.analytics_large MESSAGES [chosen|duckdb|spark]
+
+`chosen`: by the engine that the product takes for so many. In the environment: MEMORY, as --memory
+(without: what the command takes); FILES (200), as --files-per-batch; FRAMES (100000) of an archive
+file; MADE, a folder in which an archive is made, or was, instead of one that goes.
 Prints a line of JSON a step: seconds of the clock, of processor (this process with the JVM and its
 workers), and the highest sum of their resident memory; at the end bytes of each table, as they were
 written and behind `compact --keep-days 0`, and of the archive. Judges nothing.
@@ -23,12 +27,13 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import drawn
-from omqtools.omqspark.session import Later, session
+from omqtools.omqspark.session import Later, end, session
 from tests.bench.analytics_session import processor_s
 from tests.made.generate import generate
 from tests.made.generator import Load
 
 SAMPLE_S = 0.5
+FROM = {"chosen": None, "duckdb": 1 << 40, "spark": 0}
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -79,25 +84,31 @@ def bytes_of(folder: Path) -> dict[str, int]:
 
 def main(argv: list[str]) -> int:
     messages, engine = int(argv[0]), argv[1]
+    memory = os.environ.get("MEMORY")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
-        base, steps = Path(name), Steps()
-        generate(base, messages, faults=0, load=Load(), file_frames=100_000)
-        steps.told("generated")
-        later: Any = Later(lambda: session({"spark.driver.memory": "2g"}, source=False),
-                           1 << 40 if engine == "duckdb" else 0)
-        lake = Lake(later, str(base / "tables"))
+        base, steps = Path(os.environ.get("MADE", name)), Steps()
+        if not (base / "truth.json").exists():
+            generate(base, messages, faults=0, load=Load(),
+                     file_frames=int(os.environ.get("FRAMES", "100000")))
+            steps.told("generated")
+        later: Any = Later(lambda: session(
+            {"spark.driver.memory": memory} if memory else None, source=False),
+            FROM[engine], memory or "1g")
+        lake = Lake(later, str(Path(name) / "tables"))
         run(later, str(base / "archive"), lake.out, incremental=False, say=steps.told,
             files_per_batch=int(os.environ.get("FILES", "200")))
         steps.told("answers, and commits")
         assert audit(lake, str(base / "archive"), pool=base)["clean"]
+        if later.made:  # or tasks that nobody waits for go on
+            end(later.spark)
         steps.told("audit with the pool")
         drawn(Out(lake.out))
         steps.told("pictures")
         archive = sum(path.stat().st_size for path in (base / "archive").iterdir())
-        before = bytes_of(base / "tables")
+        before = bytes_of(Path(name) / "tables")
         compact(Out(lake.out), 0)
         steps.told("compact")
-        after = bytes_of(base / "tables")
+        after = bytes_of(Path(name) / "tables")
         sys.stdout.write(json.dumps({
             "archive": archive, "written": before, "compacted": after,
             "times": [round(sum(each.values()) / archive, 3) for each in (before, after)]}) + "\n")

@@ -6,6 +6,7 @@ nothing but the instance. A kind of message that is new is one more function in 
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -386,10 +387,12 @@ def asked(stage: Stage) -> None:
 
 
 def picked(stage: Stage) -> None:
-    """Taken by an id, by a selector, and one that was browsed, the last one first."""
+    """Taken by an id, by a selector, and one that was browsed, the last one first; with numbers
+    in their properties that are none."""
     clerk = stage.clerk("picks")
     for n in range(3):
-        clerk.put("SHIPPED", b"picked", correlation_id=f"p-{n}", properties={"region": f"eu-{n}"})
+        clerk.put("SHIPPED", b"picked", correlation_id=f"p-{n}", properties={
+            "region": f"eu-{n}", "share": math.nan, "most": math.inf, "least": -math.inf})
     with clerk.connection.reader("SHIPPED") as reader:
         for how, what in (("correlation", "p-2"), ("where", "region = 'eu-1'")):
             t0 = time.time_ns()

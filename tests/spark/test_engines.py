@@ -13,24 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import SparkFailed
-from omqtools.omqspark import failures, gold, tables, views
+from omqtools.omqspark import failures, gold, pipeline, tables, views
 from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.duck import Session
 from omqtools.omqspark.engine import F, Window, columnar, is_columnar
 from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.made import writer
 from tests.spark.conftest import generated
 from tests.spark.test_late import the_same
+from tests.spark.told import no_session, told
 
 Made = tuple[Path, dict[str, Any]]
-
-
-def no_session() -> Any:
-    raise AssertionError("a JVM for few rows")
 
 
 def types_of(lake: Lake) -> dict[str, list[Any]]:
@@ -92,6 +90,42 @@ def test_how_many_rows_are_few(spark: Any, tmp_path: Path, monkeypatch: pytest.M
     with lake.told_by(9):
         assert not is_columnar(), "under spark-submit"
     assert made == [spark], "once, when somebody needs it"
+
+
+@pytest.mark.parametrize(("memory", "frames"), [("1g", 1 << 20), ("512m", 1 << 19)])
+def test_memory_says_how_many_are_few(memory: str, frames: int) -> None:
+    later = Later(no_session, memory=memory)
+    assert later.is_few(frames - 1) and not later.is_few(frames)
+    assert not Later(no_session, few_frames=0, memory=memory).is_few(0), "never"
+
+
+def test_a_run_is_cut_into_batches_that_need_no_spark(made: Made, lake: Lake, tmp_path: Path
+                                                     ) -> None:
+    """As many files at once as are few, with what is still open; also when --files-per-batch says
+    fewer. A file that is not few by itself goes to Spark, with as many others as it may take."""
+    archive, out = str(made[0] / "archive"), str(tmp_path / "tables")
+    frames = [record.frames for _, record in sorted(lake.known().files.items())]
+    bound = frames[0] + 500
+    assert sum(frames) > 2 * bound
+    did = run(Later(no_session, bound), archive, out, incremental=False)
+    files = [batch.files for batch in Lake(Later(no_session), out).known().batches]
+    assert len(did["batches"]) == len(files) > 2 and files[:2] == [[1], [2]]
+    by_number = lake.known().files
+    assert all(sum(by_number[number].frames for number in each) < bound for each in files)
+    assert max(map(len, files)) > 2
+    run(Later(no_session, bound), archive, str(tmp_path / "one"), incremental=False,
+        files_per_batch=1)
+    one = Lake(Later(no_session), str(tmp_path / "one"))
+    assert [batch.files for batch in one.known().batches] == [[number] for number in by_number]
+    assert told(out) == told(tmp_path / "one")
+    said: list[str] = []
+    with pytest.raises(AssertionError, match="a JVM for few rows"):
+        run(Later(no_session, frames[0]), archive, str(tmp_path / "spark"), incremental=False,
+            files_per_batch=3, say=said.append)
+    assert said[-1].startswith("0 of "), "nothing was told by halves"
+    job: Any = type("Job", (), {"new": {}})
+    many: Any = Lake(Later(no_session, frames[0]), lake.out)
+    assert pipeline._next(many, Manifest(files=by_number), job, [1, 2, 3]) == [1, 2, 3]
 
 
 ROWS = pa.table({"k": [1, 1, 1], "n": [3, 1, 2], "v": pa.array([None, 5, 7], pa.int64()),

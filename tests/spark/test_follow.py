@@ -63,7 +63,8 @@ class Rounds:
         return self.following.look()
 
 
-def test_each_file_is_told_once_and_nothing_costs_nothing(archive: Path, tmp_path: Path) -> None:
+def test_each_file_is_told_once_and_nothing_costs_nothing(
+        archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = tmp_path / "archive"
     here.mkdir()
     rounds = Rounds(here, tmp_path / "out", audit_s=100.0, idle_s=1000.0)
@@ -75,6 +76,9 @@ def test_each_file_is_told_once_and_nothing_costs_nothing(archive: Path, tmp_pat
         assert rounds.go(10.0)
     (here / "0000000099.oma").write_bytes(b"not an archive")
     assert rounds.go(100.0) and len(rounds.did) == 2, "a stray makes no batches, nor audits"
+    assert rounds.go(1.0) and capsys.readouterr().err.count("0000000099.oma is passed over") == 1
+    (here / "0000000099.oma").write_bytes(b"not an archive either")
+    assert rounds.go(1.0) and "0000000099.oma is passed over" in capsys.readouterr().err
     shutil.copy2(others[0], here)
     rounds.busy = True
     assert rounds.go(1.0) and len(rounds.did) == 2, "another has OUT: the next round tries again"

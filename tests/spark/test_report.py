@@ -37,7 +37,8 @@ def tables(**changes: Any) -> dict[str, pd.DataFrame]:
                                  "example": 42}]),
         "readers": pd.DataFrame([{"queue": queue, "reader": 1, "reader_pid": 77, "span_s": 7000.0,
                                   "busy_share": 0.4} for queue in NAMES]),
-        "oldest": pd.DataFrame([{"queue": queue, "qpool": 40 + queue} for queue in NAMES])}
+        "oldest": pd.DataFrame([{"queue": queue, "qpool": 40 + queue, "waiting": 2, "age_s": 60.0}
+                                for queue in NAMES])}
     for table, columns in changes.items():
         for column, value in columns.items():
             rows = made[table]["queue"] == 3
@@ -47,30 +48,49 @@ def tables(**changes: Any) -> dict[str, pd.DataFrame]:
     return made
 
 
-def told(verdict: dict[str, Any] | None = CLEAN, **changes: Any) -> list[str]:
+END = START + pd.Timedelta(hours=2)
+"""Of the data; the report is made ten minutes later."""
+
+
+def told(verdict: dict[str, Any] | None = CLEAN, behind_s: float = 600.0, **changes: Any
+         ) -> list[str]:
     found = tables(**changes)
     return [f"{each.text} | {each.command}" for each in sentences(
-        found, Queues.of(NAMES, found["queue_hour"]), verdict)]
+        found, Queues.of(NAMES, found["queue_hour"]), verdict, end=END,
+        now=END + pd.Timedelta(seconds=behind_s))]
 
 
 def test_nothing_unusual_is_said() -> None:
-    assert told() == ["Nothing was unusual, by the rules of this summary. | "]
+    assert told() == [
+        "Nothing was unusual up to 01 Jan 2026 02:00 (UTC), by the rules of this summary. | "]
+
+
+@pytest.mark.parametrize(("behind_s", "words"), [
+    (3601.0, "The data end at 01 Jan 2026 02:00 (UTC), 60 min before this report was made: of what "
+     "happened since nothing is said here. | omq-archive, then omq-spark refresh"),
+    (-7200.0, "The newest event is of 01 Jan 2026 02:00 (UTC), 2 h after this report was made: a "
+     "clock was wrong, and so may be ages and waits. | omqlog")])
+def test_when_the_data_end_is_said_where_that_is_not_now(behind_s: float, words: str) -> None:
+    assert told(behind_s=behind_s) == [words]
+    assert told(behind_s=3600.0) == told(behind_s=-3600.0) == told()
 
 
 def test_nothing_is_said_of_what_was_not_judged() -> None:
     left = {"not_judged": {"lost": "no --pool was given"}}
     assert told(CLEAN | left) == [
-        "Nothing was unusual, by the rules of this summary and as far as it was judged. | ",
+        "Nothing was unusual up to 01 Jan 2026 02:00 (UTC), by the rules of this summary and as "
+        "far as it was judged. | ",
         "Not judged: lost messages (no --pool was given). | audit.json says what was judged"]
     verdict = CLEAN | left | {"messages": 8000, "ended": 7999, "open": 1}
     said = report._verdict(verdict)
-    assert "accounted" not in said
-    assert "nothing was found in 8,000 messages; whether one is lost was not judged" in said
+    assert "messages are accounted for" not in said
+    assert "nothing was found in 8,000 messages; whether all are accounted for was not "\
+        "judged" in said
     assert "All 8,000 messages are accounted for" in report._verdict(verdict | {"not_judged": {}})
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"queue_minute": {"depth": 2, "oldest_s": 7300.0}},
+    ({"oldest": {"age_s": 7300.0}},
      "On ROUTER the oldest of 2 messages has been there for 2.03 h. | omqlog --message 43"),
     ({"poison": {"poisoned": 3}},
      "3 messages of ROUTER failed for good, most of them with the reader of pid 77. | "
@@ -239,7 +259,7 @@ def test_a_rule_says_five_sentences_at_most() -> None:
     found = tables()
     found["poison"] = pd.DataFrame([{"queue": n, "failed": 1, "poisoned": 1, "reader_pid": 7,
                                      "example": n} for n in range(300)])
-    said = sentences(found, Queues.of({}, found["queue_hour"]), CLEAN)
+    said = sentences(found, Queues.of({}, found["queue_hour"]), CLEAN, end=END, now=END)
     assert len(said) == 6 and said[-1].text.startswith("And 295 queues more")
 
 

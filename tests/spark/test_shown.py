@@ -77,8 +77,14 @@ def test_names_and_who_came_first(lake: Lake) -> None:
     assert shown.queue_names(lake, {3, 999}).items() <= names.items()
     assert shown.queue_names(lake, {3})[3] == names[3]
     first = all_stays(lake).where("left_lsn IS NULL").groupBy("queue").agg(
-        F.min_by("qpool", "arrived_ns").alias("qpool")).collect()
+        F.min_by("qpool", "arrived_ns").alias("qpool"), F.count("*").alias("waiting"),
+        F.min("arrived_ns").alias("arrived_ns")).collect()
     found = shown.oldest(lake)
+    end_ns = max(record.time_max for record in lake.known().files.values())
+    for row, mine in zip(sorted(first, key=lambda row: row["queue"]), found.itertuples(),
+                         strict=True):
+        assert mine.waiting == row["waiting"]
+        assert mine.age_s == pytest.approx((end_ns - row["arrived_ns"]) / 1e9, abs=1e-5)
     assert dict(zip(found["queue"], found["qpool"], strict=True)) == {
         row["queue"]: row["qpool"] for row in first}
 

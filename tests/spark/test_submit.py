@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,18 @@ PYTHONPATH="$here/lib" exec {sys.executable} "$@"
     return where / "env.tgz", notes
 
 
-def submitted(env: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def submitted(env: Path, *arguments: str, master: str = MASTER, end_s: float = END_S,
+              conf: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k not in MADE_HERE}
     return subprocess.run(
-        [str(Path(sys.executable).with_name("spark-submit")), "--master", MASTER,
+        [str(Path(sys.executable).with_name("spark-submit")), "--master", master,
          "--driver-java-options", "-XX:TieredStopAtLevel=1", "--archives", f"{env}#env",
          "--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-         "--conf", "spark.ui.enabled=false", omqtools.omqspark.main.__file__, *arguments],
+         "--conf", "spark.ui.enabled=false", *(word for one in conf for word in ("--conf", one)),
+         omqtools.omqspark.main.__file__, *arguments],
         env=environment | {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
                            "PYSPARK_PYTHON": "./env/bin/python"},
-        capture_output=True, text=True, timeout=END_S, check=False)
+        capture_output=True, text=True, timeout=end_s, check=False)
 
 
 def test_the_module_runs_under_spark_submit_in_a_packed_environment(

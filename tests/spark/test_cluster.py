@@ -1,0 +1,111 @@
+"""A run on two clusters with executors of their own, each a JVM of one core and 1 GiB whose Python
+comes out of a packed environment: the tables are those that one process makes without any JVM.
+
+OMQ_CLUSTER_MESSAGES says how many messages; as it is the events are just more than those that a
+driver writes itself. ANALYTICS has what a million took.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from omq.base.errors import Exit
+from omqtools.omqspark.columns import BRONZE
+from omqtools.omqspark.out import Out
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import FEW_FRAMES, Later
+from omqtools.omqspark.work import Work
+from tests import needs
+from tests.spark.conftest import generated
+from tests.spark.test_submit import END_S, MADE_HERE, MASTER, packed, submitted
+from tests.spark.told import no_session, told
+from tests.waiting import until
+
+MESSAGES = int(os.environ.get("OMQ_CLUSTER_MESSAGES", "21000"))
+FILE_FRAMES = max(30_000, MESSAGES // 10)
+"""So several tasks read several files each."""
+END_OF_RUN_S = END_S + MESSAGES / 500
+LAST_S = 10.0
+WORKERS = 2
+DEPLOY = "org.apache.spark.deploy"
+
+
+@contextmanager
+def daemon(log: Path, *words: str) -> Iterator[None]:
+    """A process of a standalone cluster, until the end."""
+    environment = {k: v for k, v in os.environ.items() if k not in MADE_HERE} | {
+        "SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m", "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
+    with log.open("wb") as said, subprocess.Popen(
+            [str(Path(sys.executable).with_name("spark-class")), *words], stdout=said,
+            stderr=subprocess.STDOUT, env=environment, start_new_session=True) as child:
+        try:
+            yield
+        finally:
+            child.terminate()
+            try:
+                child.wait(LAST_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+
+
+@contextmanager
+def standalone(where: Path) -> Iterator[str]:
+    """A master with two workers on loopback; its address."""
+    log, ports = where / "master.log", ("--port", "0", "--webui-port", "0", "--host", "127.0.0.1")
+    with ExitStack() as all_of_it:
+        all_of_it.enter_context(daemon(log, f"{DEPLOY}.master.Master", *ports))
+
+        def address() -> str:
+            found = re.search(r"spark://127\.0\.0\.1:\d+", log.read_text())
+            return found[0] if found else ""
+
+        until(lambda: bool(address()), "the master")
+        for number in range(WORKERS):
+            all_of_it.enter_context(daemon(
+                where / f"worker{number}.log", f"{DEPLOY}.worker.Worker", *ports, "--cores", "1",
+                "--memory", "1g", "--work-dir", str(where / f"work{number}"), address()))
+        until(lambda: log.read_text().count("Registering worker") == WORKERS, "the workers")
+        yield address()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made, truth = generated(tmp_path_factory, MESSAGES, file_frames=FILE_FRAMES, stories=1)
+    assert truth["frames"] > FEW_FRAMES, "the driver would do it"
+    return made / "archive"
+
+
+@pytest.fixture(scope="module")
+def one_process(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in this process, in as many batches as its memory asks for."""
+    out = tmp_path_factory.mktemp("one") / "tables"
+    run(Later(no_session), str(archive), str(out), incremental=False)
+    return out
+
+
+@needs.java
+@pytest.mark.parametrize("cluster", [MASTER, "standalone"])
+def test_a_cluster_makes_the_same_tables(cluster: str, archive: Path, one_process: Path,
+                                         tmp_path: Path) -> None:
+    env, notes = packed(tmp_path)
+    out = tmp_path / "tables"
+    with ExitStack() as all_of_it:
+        master = cluster if cluster == MASTER else all_of_it.enter_context(standalone(tmp_path))
+        done = submitted(env, "run", "--archive", str(archive), "--out", str(out),
+                         master=master, end_s=END_OF_RUN_S, conf=["spark.executor.memory=1g"])
+    assert done.returncode == Exit.OK, done.stderr[-3000:]
+    assert len(Out(str(out)).known().batches) == 1
+    work = Work({"path": str(archive)}, list(BRONZE))
+    if len(work.tasks(work.listing())) > 1:  # one alone is the driver's
+        assert {Path(line).name for line in notes.read_text().splitlines()} == {"env"}
+    assert told(out) == told(one_process)
