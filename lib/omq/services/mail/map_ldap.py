@@ -18,11 +18,17 @@ host. Errors: ConfigError (file, line, key) at the load; MapFailed.
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import ssl
 import stat
+import sys
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -54,6 +60,7 @@ class Directory:
 
 def load_directory(entry: Entry, path: Path) -> Directory:
     """The file that a line of routes.conf names. ConfigError."""
+    library()  # here, where no thread of a look-up is: warnings are the process's
     sections = read_sections(path)
     section = sections.get("ldap")
     if section is None or len(sections) > 1:
@@ -95,6 +102,15 @@ def _of_this_host(host: str) -> bool:
         return host == "localhost"
 
 
+def library() -> ModuleType:
+    """ldap3. It uses names of pyasn1 that are to go, and says so once, when it is imported."""
+    if "ldap3" in sys.modules:
+        return sys.modules["ldap3"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return import_module("ldap3")
+
+
 @dataclass(slots=True)
 class LdapMap:
     """One directory. A connection for each look-up: none is left that a server may have dropped."""
@@ -104,12 +120,13 @@ class LdapMap:
     check: Check
 
     def look_up(self, key: str, timeout_s: float) -> tuple[str, ...] | None:
-        import ldap3
+        ldap3 = library()
         from ldap3.core.exceptions import LDAPException
         from ldap3.utils.conv import escape_filter_chars
 
         directory = self.directory
         local, domain = split_address(key)
+        seconds = math.ceil(timeout_s)  # a whole number, for a packet and for the server
         wanted = directory.filter
         pieces = {"{address}": key, "{local}": local, "{domain}": domain}
         for number, each in enumerate(pieces):  # in one step: a key may hold another's name
@@ -122,7 +139,7 @@ class LdapMap:
                                   get_info=ldap3.NONE, connect_timeout=timeout_s)
             connection: Any = ldap3.Connection(
                 server, directory.bind_dn or None, directory.password or None, read_only=True,
-                raise_exceptions=True, auto_referrals=False, receive_timeout=timeout_s,
+                raise_exceptions=True, auto_referrals=False, receive_timeout=seconds,
                 auto_bind=ldap3.AUTO_BIND_NONE)
             try:
                 connection.open()
@@ -130,12 +147,13 @@ class LdapMap:
                     connection.start_tls()
                 connection.bind()
                 connection.search(directory.base, wanted, attributes=[directory.attribute],
-                                  size_limit=VALUES_MAX + 1, time_limit=max(1, int(timeout_s)))
+                                  size_limit=VALUES_MAX + 1, time_limit=seconds)
                 found = [value for each in connection.response
                          if each.get("type") == "searchResEntry"
                          for value in each["raw_attributes"].get(directory.attribute, ())]
             finally:
-                connection.unbind()
+                with suppress(LDAPException, OSError):  # what went wrong before is told
+                    connection.unbind()
         except (LDAPException, OSError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}".strip(": ")
             raise MapFailed(self.name, reason) from error

@@ -135,6 +135,7 @@ class Routes:
     hops_max: int = 50
     blind_copies_max: int = 100
     blind_bytes_max: int = 64 * MIB
+    languages: Mapping[str, str] = field(default_factory=dict)  # of senders, for reports
     recipient_maps: Maps | None = None
     sender_maps: Maps | None = None
 
@@ -325,6 +326,13 @@ def peer_named(name: str) -> Peer | None:
         return Peer(host, int(port), tls)
     found = peer_of(text)
     return Peer(found.host, found.port, tls) if found else None
+
+
+def language_of(languages: Mapping[str, str], address: str) -> str:
+    """The language of whom a report is for: of the address, its domain, or one above it."""
+    local, domain = split_address(address)
+    return languages.get(f"{plain_local(local).lower()}@{domain}") or _by_domain(
+        languages, domain) or ""
 
 
 def _by_domain(table: Mapping[str, _Value], domain: str) -> _Value | None:

@@ -7,6 +7,7 @@
     [senders]  login or * = addresses, @domains, *
     [recipient_maps], [sender_maps] name = file:, regexp:, command:, sqlite: or ldap: source
     [tls]      domain, host, .domain or * = level [hosts]  [router] limits
+    [languages] address, domain, .domain or * = language
 
 conf/routes.conf explains every key. A section or key that is missing has its default.
 
@@ -47,12 +48,13 @@ from omq.services.mail.senders import senders_of
 
 FILE_NAME: Final = "routes.conf"
 _SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "senders", "tls",
-                    "recipient_maps", "sender_maps", "router")
+                    "recipient_maps", "sender_maps", "languages", "router")
 _LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
 _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max", "map_timeout_s",
                        "map_ttl_s", "map_lookups_max")
 _DELIMITERS: Final = ("+", "-", "=")
 _PIPE_NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
+_LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 _FILE: Final = "file:"
 _SYSTEM: Final = "passwd:"
 _USER_BYTES_MAX: Final = 64 * MIB
@@ -97,6 +99,8 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
         blind_copies_max=_number(limits, "blind_copies_max", default.blind_copies_max, 1, 500),
         blind_bytes_max=(limits["blind_bytes_max"].size(MIB, 4 * GIB)
                          if "blind_bytes_max" in limits else default.blind_bytes_max),
+        languages={_pattern(entry): _language(entry) for entry
+                   in sections.get("languages", empty).entries.values()},
         recipient_maps=_maps(sections.get("recipient_maps"), limits, whole=True),
         sender_maps=_maps(sections.get("sender_maps"), limits, whole=False),
     )
@@ -104,6 +108,12 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
     name = hostname.lower()
     elsewhere = name in {*routes.domains, *routes.queues, *routes.peers, *routes.relayed}
     return routes if elsewhere else replace(routes, hostname=name)
+
+
+def _language(entry: Entry) -> str:
+    if _LANGUAGE.fullmatch(entry.value.lower()) is None:
+        raise entry.error(f"{names.escape(entry.value)!r} is no language tag", "en, de-at, pt-br")
+    return entry.value.lower()
 
 
 def _maps(section: Section | None, limits: Mapping[str, Entry], *, whole: bool) -> Maps | None:
