@@ -204,7 +204,7 @@ class RegexpMap:
         options = re2.Options()
         options.case_sensitive, options.log_errors = False, False
         options.max_mem = EXPRESSION_MEMORY_MAX
-        rules = []
+        rules: list[_Rule] = []
         for number, line in _lines(text):
             where = f"{self.name}: {self.file.path}:{number}"
             found = _EXPRESSION.fullmatch(line)
