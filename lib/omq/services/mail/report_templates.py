@@ -5,7 +5,7 @@ delayed, delivered or relayed, and a language tag as Content-Language has it (de
 
     Subject: Unzustellbare Nachricht
                                             an empty line
-    Hier ist der Mailserver {host}. Die Nachricht ging nicht an:
+    Mailserver {host}: die Nachricht ging nicht an:
 
     {recipients}
 

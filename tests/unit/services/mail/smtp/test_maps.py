@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import smtplib
 import sqlite3
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from omq.services.mail import map_sources
 from omq.services.mail.smtp_handler import Listener
-from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, FakeSignals, Running
+from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
 from tests.waiting import until
 
 ROUTES = "[local]\ndomains = here.test\nrelayed = other.test\nusers = alice, bob\n"
@@ -165,9 +166,7 @@ def test_a_reload_while_a_session_waits(mapped: Callable[..., Running], tmp_path
         client.putcmd("RCPT TO:<slow@here.test>")
         assert gate.began.wait(TIMEOUT_S)
         (conf_dir / "routes.conf").write_text(ROUTES)
-        assert isinstance(running.context.signals, FakeSignals)
-        running.context.signals.request_reload()
-        running.context.signals._pair[1].send(b"x")
+        running.signals.send(signal.SIGHUP)
         until(lambda: '"event": 1004' in running.context.paths.event_log.read_text())
         gate.may.set()
         assert client.getreply()[0] == 550, "the new routes count"
