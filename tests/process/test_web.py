@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.operator_world import Instance
-from tests.process.processes import claimant
+from tests.process.processes import WAIT_S, claimant
 from tests.process.web_world import Web, configure, console, follows, world
 
 
@@ -90,7 +90,7 @@ def test_a_message_is_shown_to_who_may_browse_its_queue(web: Web) -> None:
 def test_channels_are_shown_as_their_sender_says(web: Web) -> None:
     browser, file = web.browser("bin"), web.instance.paths.run / "channels.json"
     sender = claimant(web.instance.paths.pid_file("channels"))
-    assert "None runs" in browser.get("/peers").text
+    assert "None is running" in browser.get("/peers").text
     told = {"channel": "EAST", "state": "retrying", "peer": "<b>east</b>:5672", "batch": 7,
             "messages": 42, "bytes": 1, "in_doubt": 1, "tries": 3, "reason": "\x1b[31mno answer",
             "service": "channels", "pid": sender.pid}
@@ -98,7 +98,7 @@ def test_channels_are_shown_as_their_sender_says(web: Web) -> None:
     file.write_text(json.dumps([told, told | {"channel": "OTHER"}, ended]))
     text = browser.get("/peers").text
     file.write_text("{")  # half of it
-    assert "None runs" in browser.get("/peers").text
+    assert "None is running" in browser.get("/peers").text
     file.unlink()
     sender.kill()
     assert all(each in text for each in ("EAST", ">retrying<", "&lt;b&gt;east", ">42<", "OTHER"))
@@ -138,6 +138,39 @@ def test_a_delete_is_undone(web: Web) -> None:
     undone = browser.post(done.found(r'action="(/undo/[^"]+)"'), {"csrf": page.csrf})
     assert "1 of 1 done" in undone.text
     assert number in web.instance.on("A")
+
+
+def test_a_message_is_put_by_hand_with_a_reason(web: Web) -> None:
+    browser, looks = web.browser("daemon"), web.browser("bin")
+    page = browser.get("/queues/A")
+    assert 'action="/queues/A/put"' in page.text
+    assert 'action="/queues/A/put"' not in looks.get("/queues/A").text
+    said = {"csrf": page.csrf, "body": "line 1\r\nline \u00fc", "properties": "customer=42\r\n\r\n"
+            "note= a=b ", "priority": "8", "reason": "a customer asked"}
+    before = set(web.instance.on("A"))
+    for wrong in ({"reason": " "}, {"priority": "10"}, {"priority": "x"}, {"priority": "\u0667"},
+                  {"properties": "customer"}, {"properties": "a=1\na=2"}, {"properties": "=1"},
+                  {"properties": "a b=1"}, {"properties": "n=" + "x" * 70_000}):
+        assert browser.post("/queues/A/put", {**said, **wrong}).status in (400, 413, 422), wrong
+    csrf = looks.get("/").csrf
+    assert looks.post("/queues/A/put", {**said, "csrf": csrf}).status == 403
+    assert browser.post("/queues/LOCAL/put", said).status == 403  # no put there
+    assert browser.post("/queues/NONE/put", said).status in (403, 404)
+    assert set(web.instance.on("A")) == before
+    done = browser.post("/queues/A/put", said)
+    assert done.status == 303, done.text
+    shown = browser.get(done.headers["location"])
+    assert shown.status == 200 and "line \u00fc" in shown.text
+    (number,) = set(web.instance.on("A")) - before
+    with web.instance.connect() as connection:
+        (row,) = (row for row in connection.browse("A") if row.qpool_id == number)
+        assert (row.body, row.priority) == ("line 1\nline \u00fc".encode(), 8)
+        assert row.properties == {"customer": "42", "note": " a=b "}
+    audit = browser.get("/audit?by=daemon").text
+    assert "omq-web daemon: put 1 message on A" in audit and "a customer asked" in audit
+    with web.instance.connect() as connection, connection.reader("A") as reader:
+        (message,) = reader.next(timeout_s=WAIT_S, message_id=row.message_id)
+        message.done()
 
 
 def test_a_queue_is_held_and_released(web: Web) -> None:

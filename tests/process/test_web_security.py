@@ -45,6 +45,7 @@ def forms(browser: Browser) -> list[tuple[str, dict[str, str]]]:
     """Every form that changes something."""
     return [("/plan", {"queue": "A", "doing": "hold", "all": "yes"}), ("/plan/x", {"reason": "x"}),
             ("/undo/x", {}), ("/queues/A/inhibit", {"what": "hold", "reason": "x"}),
+            ("/queues/A/put", {"body": "x", "reason": "x"}),
             ("/services/router", {"turn": "off", "reason": "x"}),
             ("/units/x", {"end": "commit", "reason": "x"}), ("/logout", {})]
 

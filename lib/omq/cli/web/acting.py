@@ -21,7 +21,7 @@ from omq.base.config import load_queues
 from omq.base.errors import BadRequest, NothingMeant
 from omq.base.names import IDEL_NAME, POISON_NAME, check_queue_name, escape
 from omq.cli.operate import change as changes
-from omq.cli.operate.change_plan import Change, Doing, Target, target
+from omq.cli.operate.change_plan import Change, Doing, Target, counted, target
 from omq.cli.operate.deleted import deleted
 from omq.cli.operate.noting import note_command
 from omq.cli.operate.omoff import mark_off
@@ -36,6 +36,7 @@ from omq.core.look.look import Source, look
 from omq.format.definition import Kind
 from omq.ipc.client.connection import Client
 from omq.ipc.client.operator import Operator, Report
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.daemon.options import Location
 
 NAME: Final = "omq-web"
@@ -115,6 +116,19 @@ def restorable(location: Location, qpools: Sequence[int]) -> list[Target]:
     with look(location.paths, Source.SEGMENT) as seen:
         rows = (row for row in seen.view.entries(IDEL_NAME) if row.message.qpool in wanted)
         return [target(row) for row in deleted(rows, seen.view.queue_names())]
+
+
+def put(location: Location, caller: Caller, queue: str, message: Outgoing, reason: str) -> str:
+    """One message, by hand; its id. The note in the journal comes first, so a kill between the two
+    leaves an order of which nothing came, and never a message of nobody."""
+    caller.need("operate")
+    check_queue_name(queue)
+    with changes.connect(location, NAME) as connection:
+        rights, goal = stands_for(connection, queue)
+        caller.need_on("put", *rights)
+        Operator(connection, command(caller, f"put {counted(1)} on {queue}")).note(
+            (queue,), 1, reason=reason)
+        return str(connection.put(goal, outgoing=message))
 
 
 def inhibit(location: Location, caller: Caller, queue: str, reason: str, *, get: bool | None = None,

@@ -4,22 +4,25 @@ undo."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
 
 from omq.base.config import client_settings
 from omq.base.errors import BadRequest, NothingMeant, OmqError
-from omq.base.names import IDEL_NAME, check_queue_name
+from omq.base.names import IDEL_NAME, check_queue_name, escape
 from omq.cli.operate.change_plan import Change, Doing, counted, target
 from omq.cli.web import acting
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.plans import Plan, Plans
 from omq.ipc.client.operator import Report
+from omq.ipc.wire.outgoing import Outgoing
 
 PLANS: Final = web.AppKey("plans", Plans)
 _IDS_MAX: Final = 10_000
 _SHOWN: Final = 20
+_SHOWN_LETTERS: Final = 100
 DOABLE: Final = {each.value: each for each in Doing if each is not Doing.COPY}
 
 
@@ -114,6 +117,43 @@ async def undo(request: web.Request) -> web.Response:
     report = await ordered(request, new, "undo in the console")
     return console.pages.answer(request, "done.html", plan=new, report=report, undo="",
                                 refusals=report.refused[:_SHOWN], count=len(new.items))
+
+
+def written(form: Mapping[str, object]) -> Outgoing:
+    """A message as the form of a queue says it. BadRequest, BadPriority, BadProperty."""
+    said = {name: str(form.get(name, "")) for name in ("body", "priority", "properties")}
+    properties: dict[str, str] = {}
+    for line in said["properties"].splitlines():
+        name, equals, value = line.partition("=")
+        name = name.strip()
+        if not line.strip():
+            continue
+        if not equals or not name or name in properties:
+            raise BadRequest(reason="the properties are lines NAME=VALUE, each name once; this is "
+                             f"none: {escape(line, _SHOWN_LETTERS)}")
+        properties[name] = value
+    priority = said["priority"].strip()
+    if priority and not (priority.isascii() and priority.isdecimal() and len(priority) == 1):
+        raise BadRequest(reason="the priority is 0 to 9, or empty")
+    body = said["body"].replace("\r\n", "\n").encode()  # a browser sends lines as mail has them
+    return Outgoing(body, properties=properties, priority=int(priority) if priority else None)
+
+
+async def put(request: web.Request) -> web.StreamResponse:
+    """POST /queues/NAME/put: a message, written by hand. The answer leads away from the form, so
+    that loading the page once more puts no second one."""
+    console, caller = console_of(request), caller_of(request)
+    name, form = request.match_info["queue"], await request.post()
+    reason = acting.reason_of(str(form.get("reason", "")))
+    message, what = written(form), f"put on {name}"
+    try:
+        number = await console.run(acting.put, console.location, caller, name, message, reason)
+    except OmqError as error:
+        console.failed(caller, what, reason, str(error))
+        raise
+    console.acted(caller, what, reason, 1)
+    goes_to = f"/messages/{number}" if caller.may("browse", name) else f"/queues/{name}"
+    return web.Response(status=303, headers={"Location": goes_to})
 
 
 async def inhibit(request: web.Request) -> web.StreamResponse:

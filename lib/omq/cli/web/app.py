@@ -28,6 +28,7 @@ PAGES: Final = (
     Route("GET", "/queues", pages.queues, "all queues", "look"),
     Route("GET", f"/queues/{_QUEUE}", pages.queue, "one queue", "look"),
     Route("POST", f"/queues/{_QUEUE}/inhibit", action_pages.inhibit, "hold, release", "operate"),
+    Route("POST", f"/queues/{_QUEUE}/put", action_pages.put, "put a message", "operate"),
     Route("GET", f"/queues/{_QUEUE}/messages", message_pages.messages, "its messages", "browse"),
     Route("GET", f"/messages/{_ID}", message_pages.message, "one message", "browse"),
     Route("GET", f"/messages/{_ID}/biography", message_pages.biography, "its life", "browse"),

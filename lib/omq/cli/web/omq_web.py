@@ -74,12 +74,16 @@ def _parser() -> argparse.ArgumentParser:
         curl -H "Authorization: Bearer omqt_..." http://127.0.0.1:9816/api/v1/queues
         """)
     found.add_argument("--password", metavar="USER", default="",
-                       help="print the line of a user for web_users, and end")
+                       help="print the line for a user in web_users and exit; asks for the "
+                            "password")
     found.add_argument("--token", metavar="NAME", default="",
-                       help="print a new token and its line for web_tokens, and end")
-    found.add_argument("--user", metavar="USER", default="", help="of --token: whose rights it has")
+                       help="print a new token and its line for web_tokens, and exit")
+    found.add_argument("--user", metavar="USER", default="",
+                       help="with --token: whose rights it has")
     found.add_argument("--scope", metavar="SCOPE", action="append", default=[],
-                       help="of --token: look, browse, put, get, operate or define; again for more")
+                       help="with --token: what it may do: look, browse, put, get, operate or "
+                            "define; may be given several times")
     found.add_argument("--until", metavar="DAY", default="",
-                       help="of --token: its last day, 2027-01-31; else it has no end")
+                       help="with --token: the last day on which it works, 2027-01-31 "
+                            "(default: it works for ever)")
     return found

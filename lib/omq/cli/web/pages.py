@@ -12,6 +12,7 @@ from omq.base.config import load_queues
 from omq.base.defined_queue import keys_of
 from omq.base.errors import ConfigError, RoleMissing
 from omq.base.event_log import REPORT, WARNING
+from omq.base.names import IDEL_NAME
 from omq.cli.web import figures, page_head, reading
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import Console, caller_of, console_of, peer_of
@@ -148,6 +149,7 @@ async def queue(request: web.Request) -> web.Response:
         keys=keys, by=by, age_names=reading.AGE_NAMES, limit=figures.limit,
         inhibited=figures.is_inhibited(seen.row), name=name,
         may_browse=caller.may("browse", name), may_change=caller.may("admin", name),
+        may_put=caller.within("operate") and caller.may("put", name) and name != IDEL_NAME,
         depth=ring.series(f"{name}:messages"), oldest=ring.series(f"{name}:oldest"),
         coming=ring.series(f"{name}:in"), going=ring.series(f"{name}:out"))
 
