@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from omq.services.mail.maps import Maps
+
+class Fetching(Protocol):
+    """What has the answer fetched (omq.services.mail.maps)."""
+
+    async def fetch(self, key: str) -> None: ...
 
 
 class MapFailed(Exception):
@@ -19,6 +22,6 @@ class MapFailed(Exception):
 class MapMissing(Exception):
     """The answer for this key is to be fetched first."""
 
-    def __init__(self, maps: Maps, key: str) -> None:
+    def __init__(self, maps: Fetching, key: str) -> None:
         super().__init__(key)
         self.maps, self.key = maps, key

@@ -20,6 +20,7 @@ from omq.base import names
 from omq.base.config_file import Entry
 from omq.services.mail import map_sources as sources
 from omq.services.mail.map_ldap import LdapMap, load_directory
+from omq.services.mail.maps import Source
 from omq.services.mail.routes import Pipe
 
 _ALLOWED: Final = ("file:/path, regexp:/path, command:user /path words, sqlite:/path statement or "
@@ -27,7 +28,7 @@ _ALLOWED: Final = ("file:/path, regexp:/path, command:user /path words, sqlite:/
 _PACKAGES: Final = {"regexp": ("re2", "google-re2"), "ldap": ("ldap3", "ldap3")}
 
 
-def source_of(entry: Entry, *, whole: bool) -> sources.Source:
+def source_of(entry: Entry, *, whole: bool) -> Source:
     """A source; `whole`: it is asked about addresses, else about logins. ConfigError."""
     kind, _, rest = entry.value.partition(":")
     check = sources.recipient_problem if whole else sources.sender_problem

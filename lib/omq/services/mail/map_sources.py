@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from omq.base.amounts import duration
@@ -56,15 +56,6 @@ _READING: Final = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3
 _Content = TypeVar("_Content")
 Check = Callable[[str], str]
 """Why this is no value; empty: it is one."""
-
-
-class Source(Protocol):
-    """One line of [recipient_maps] or [sender_maps]; `look_up` is called by several threads."""
-
-    name: str
-
-    def look_up(self, key: str, timeout_s: float) -> tuple[str, ...] | None:
-        """What stands for the key. MapFailed."""
 
 
 def recipient_problem(value: str) -> str:

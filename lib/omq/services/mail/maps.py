@@ -25,15 +25,23 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, Protocol
 
 from omq.base.amounts import duration
 from omq.services.mail.map_errors import MapFailed, MapMissing
-from omq.services.mail.map_sources import Source
 
 KNOWN_MAX: Final = 10_000
 FAILED_S: Final = 5.0
 Values = tuple[str, ...] | None
+
+
+class Source(Protocol):
+    """One line of [recipient_maps] or [sender_maps]; `look_up` is called by several threads."""
+
+    name: str
+
+    def look_up(self, key: str, timeout_s: float) -> tuple[str, ...] | None:
+        """What stands for the key. MapFailed."""
 
 
 @dataclass(frozen=True, slots=True)
