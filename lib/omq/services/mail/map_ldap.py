@@ -154,6 +154,8 @@ class LdapMap:
             finally:
                 with suppress(LDAPException, OSError):  # what went wrong before is told
                     connection.unbind()
+                if connection.socket is not None:  # of one that was never open
+                    connection.socket.close()
         except (LDAPException, OSError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}".strip(": ")
             raise MapFailed(self.name, reason) from error

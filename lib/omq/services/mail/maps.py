@@ -158,7 +158,8 @@ class Maps:
         return self._failed(key, MapFailed(names, f"no answer in {duration(self._timeout_s)}"))
 
     def _failed(self, key: str, error: MapFailed) -> MapFailed:
-        self._remember(key, _Known(time.monotonic() + FAILED_S, None, error))
+        bare = MapFailed(error.source, error.reason)  # without a traceback, which holds sockets
+        self._remember(key, _Known(time.monotonic() + FAILED_S, None, bare))
         return error
 
     def _remember(self, key: str, known: _Known) -> None:

@@ -23,8 +23,8 @@ from tests.unit.services.mail.real import found, run
 from tests.unit.services.mail.smtp.certificates import Certificates
 
 WAIT_S = 60.0
-# ldap3 verifies names by a function of ssl that is to go, and leaves a socket to the collector where
-# a connection or handshake fails.
+# ldap3 verifies names by a function of ssl that is to go, and leaves a socket to the collector
+# where a handshake fails.
 pytestmark = [pytest.mark.filterwarnings(each) for each in (
     "ignore:ssl.match_hostname:DeprecationWarning", "ignore::ResourceWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -178,6 +178,7 @@ def test_a_server_that_speaks_something_else(said: bytes, tmp_path: Path) -> Non
 
 
 def test_a_silent_directory_costs_its_time(conf_dir: Path, tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         line(tmp_path, url=f"ldap://127.0.0.1:{listener.getsockname()[1]}")
         (conf_dir / "routes.conf").write_text(
@@ -188,6 +189,9 @@ def test_a_silent_directory_costs_its_time(conf_dir: Path, tmp_path: Path) -> No
         with pytest.raises(MapFailed, match="people"):
             routes.resolve("a@here.test", routes.recipient_maps.ask)
         routes.close()
+    for each in set(threading.enumerate()) - before:
+        each.join(WAIT_S)
+        assert not each.is_alive(), "its own time-out ends it, too"
 
 
 @pytest.mark.parametrize(("values", "told"), [
