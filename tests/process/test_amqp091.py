@@ -220,6 +220,26 @@ def test_what_is_not_there_is_refused_by_its_name(world: AmqpWorld, what: str) -
     connection.channel().queue_declare("A", passive=True)
 
 
+def test_flow_that_goes_on_is_confirmed(world: AmqpWorld) -> None:
+    """As RabbitMQ has it: there is nothing else to ask for."""
+    assert connected(world).channel().flow(active=True)
+
+
+def test_what_is_said_of_messages_in_one_write(world: AmqpWorld) -> None:
+    """Several, alone and together, with a rejection in between; the channel ends after them."""
+    with world.connect() as native:
+        native.put_many("A", [b"%d" % number for number in range(8)])
+    channel = connected(world).channel()
+    tags = [got(channel)[0].delivery_tag for _ in range(8)]
+    assert tags == [*range(1, 9)]
+    channel._impl.basic_ack(2, multiple=True)  # nothing is flushed in between
+    channel._impl.basic_ack(5)
+    channel._impl.basic_nack(7, requeue=True)
+    channel._impl.basic_ack(4, multiple=True)
+    channel.connection.close()
+    assert sorted(message.body for message in world.left("A")) == [b"5", b"6", b"7"]
+
+
 def test_who_is_nobody(world: AmqpWorld) -> None:
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
         connected(world, password="wrong")

@@ -10,7 +10,7 @@ from functools import cache
 from tests.tidy.tree import ROOT
 
 DOCS = ROOT / "lib/omq/docs"
-PLACE = re.compile(r"`([a-z_/]+\.py)(?::([A-Za-z_.]+))?`")
+PLACE = re.compile(r"`([a-z0-9_/]+\.py)(?::([A-Za-z_.]+))?`")
 AT_ROOT = ("recovery/", "spark/", "tools/")
 ROWS_MIN = 50
 

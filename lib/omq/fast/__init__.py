@@ -31,6 +31,11 @@ and AMQP 1.0 (omq.amqp, amqp.server), which imports neither:
     amqp_encoding  and into them                   amqp_sending  frames to go
     amqp_message   the sections of a message
 
+and AMQP 0-9-1 (amqp.server, ADR 0138):
+
+    amqp091_frames      frames that came           amqp091_sending  frames to go
+    amqp091_properties  the properties of a content, both ways
+
 The modules are written in Cython's pure Python mode (omq.base.shim): one source, which runs
 interpreted or compiled; `*.pxd` beside them say what C types their classes have. What one module of
 the room imports from another must be declared there.

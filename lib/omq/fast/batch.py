@@ -1,4 +1,5 @@
-"""Messages that are nothing but bodies, as a PUT_MANY carries them, and the ids of what was put."""
+"""Messages that are nothing but bodies, or differ in nothing but these, as a PUT_MANY carries them;
+and the ids of what was put."""
 
 from __future__ import annotations
 
@@ -59,13 +60,44 @@ def bodies_of(messages: list[Any], kind: type, queue: str, size_max: cython.Py_s
     return out
 
 
+def alike_bodies(messages: list[Any], kind: type, queue: str, size_max: cython.Py_ssize_t
+                 ) -> list[Any] | None:
+    """The bodies of objects of this `kind` that share one mapping of properties, priority and
+    persistence, and say nothing else. None: they do not, or one has more bytes."""
+    same: cython.bint = bool(messages) and type(messages[0]) is kind
+    if not same:
+        return None
+    first = messages[0]
+    properties, priority, persistent = first.properties, first.priority, first.persistent
+    out: list[Any] = []
+    size: cython.Py_ssize_t
+    for message in messages:
+        same = type(message) is kind
+        if (not same or message.properties is not properties
+                or message.priority != priority or message.persistent != persistent
+                or not _alone(message, queue)):
+            return None
+        body = message.body
+        size = len(body)
+        if size > size_max:
+            return None
+        out.append(body)
+    return out
+
+
 def _only_a_body(message: Any, queue: str) -> cython.bint:
-    priority, persistent, queues = message.priority, message.persistent, message.queues
+    priority, persistent = message.priority, message.persistent
     if ((priority is not None and priority != _NORMAL)
-            or (persistent is not None and not persistent)
-            or (queues and (len(queues) != 1 or queues[0] != queue))):
+            or (persistent is not None and not persistent) or message.properties):
         return False
-    return not (message.properties or message.correlation_id or message.message_id
+    return _alone(message, queue)
+
+
+def _alone(message: Any, queue: str) -> cython.bint:
+    queues = message.queues
+    if queues and (len(queues) != 1 or queues[0] != queue):
+        return False
+    return not (message.correlation_id or message.message_id
                 or message.expiry_s is not None or message.reply_to or message.delay_s
                 or message.at is not None or message.group_id)
 
@@ -83,10 +115,15 @@ class Batch:
         self._b8[0], self._b8[1], self._b16[1] = _PUT, _NORMAL, _PERSISTENT
 
     def take(self, queue: cython.uint, messages: list[Any], start: cython.Py_ssize_t,
-             room: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Those from `start` on, persistent and of normal priority, as many as fit `room` bytes
-        and a request; how many those are."""
+             room: cython.Py_ssize_t, priority: cython.uint = _NORMAL,
+             flags: cython.uint = _PERSISTENT, pattern: bytes = b"") -> cython.Py_ssize_t:
+        """Those from `start` on, as many as fit `room` bytes and a request; how many those are.
+        `pattern`: what stands before each body where that is more than a descriptor which says
+        nothing: a descriptor, to which the size of the body is added, and properties."""
         count: cython.Py_ssize_t = 0
+        own: cython.Py_ssize_t = len(pattern) if pattern else _HEAD
+        heads_of: dict[Any, Any] = {}
+        known: Any
         total: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t
         crc: cython.uint
@@ -96,26 +133,35 @@ class Batch:
         for i in range(start, len(messages)):
             body: bytes = messages[i]
             size = len(body)
-            if count == _BATCH_MAX or total + (count + 1) * _SIZE + _HEAD + size > room:
+            if count == _BATCH_MAX or total + (count + 1) * _SIZE + own + size > room:
                 break
-            known = plain_head(size)
+            if not pattern:
+                known = plain_head(size)
+            else:
+                known = heads_of.get(size)
+                if known is None:
+                    said = int(size).to_bytes(8, "little")
+                    made = b"".join((pattern[:_BODY_AT], said, pattern[_BODY_AT + 8 :]))
+                    known = heads_of[size] = made, crc32c(made)
             crc = crc32c(body, known[1])
             bodies.append(known[0])
             bodies.append(body)
-            heads.append(self._frame(queue, size, crc, total))
-            total += _HEAD + size
+            heads.append(self._frame(queue, priority, flags, own, size, crc, total))
+            total += own + size
             count += 1
         self.count, self.length = count, total
         self.data = b"".join(heads + bodies)
         return count
 
-    def _frame(self, queue: cython.uint, size: cython.Py_ssize_t, crc: cython.uint,
+    def _frame(self, queue: cython.uint, priority: cython.uint, flags: cython.uint,
+               own: cython.Py_ssize_t, size: cython.Py_ssize_t, crc: cython.uint,
                offset: cython.Py_ssize_t) -> bytes:
         """A frame header with what the submitter says; the manager fills in the rest."""
         if not cython.compiled:
-            return _PACK_HEAD(_PUT, _NORMAL, _PERSISTENT, queue, 0, 0, 0, 0, size, _HEAD + size,
+            return _PACK_HEAD(_PUT, priority, flags, queue, 0, 0, 0, 0, size, own + size,
                               crc, offset, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        self._b16[2], self._b64[4], self._b32[10] = queue, size, _HEAD + size
+        self._b8[1], self._b16[1] = priority, flags
+        self._b16[2], self._b64[4], self._b32[10] = queue, size, own + size
         self._b32[11], self._b32[12] = crc, offset
         return bytes(self._head)
 

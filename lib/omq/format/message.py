@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from struct import Struct
 from typing import NamedTuple
 
 from omq.base import limits
@@ -45,6 +46,10 @@ DESCRIPTOR = Layout(
     160,
 )
 _BOUNDS = Layout("magic:2s version:B item_type:B parts:H flags:H properties:I", 12)  # its start
+_IDS = Struct("<q24s24s24s40xH")  # of it, for ids_of
+_IDS_AT = DESCRIPTOR.offset("expiry")
+assert [DESCRIPTOR.offset(each) - _IDS_AT for each in (
+    "message_id", "correlation_id", "group_id", "reply_to")] == [8, 32, 56, _IDS.size - 2]
 _ID_AT, _TRACE_AT = DESCRIPTOR.offset("message_id"), DESCRIPTOR.offset("trace_id")
 GROUP_AT, NUMBER_AT = DESCRIPTOR.offset("group_id"), DESCRIPTOR.offset("group_sequence")
 PART = Layout("queue:H priority:B flags:B until:I", 8)
@@ -257,6 +262,13 @@ def bounds(data: bytes | memoryview) -> tuple[int, int] | Finding:
     if parts > limits.QUEUES_MAX or properties_at + properties > len(data):
         return Finding(Kind.CORRUPT, "message lengths do not fit")
     return properties_at, properties_at + properties
+
+
+def ids_of(data: bytes) -> tuple[int, bytes, bytes, bytes, int]:
+    """Of a payload whose bounds are right: when it ends, the ids of message, correlation and group,
+    and the queue for replies."""
+    found: tuple[int, bytes, bytes, bytes, int] = _IDS.unpack_from(data, _IDS_AT)
+    return found
 
 
 def decode(data: bytes | memoryview) -> Payload | Finding:

@@ -1,15 +1,20 @@
-"""put_many over a manager that may be another one between two of its requests."""
+"""put_many over a manager that may be another one between two of its requests; and how messages
+are packed that differ in their bodies alone."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from omq.base.errors import MessageTooLong
-from omq.fast.batch import Batch
+from omq.base.paths import SpoolPaths
+from omq.fast.batch import Batch, alike_bodies
 from omq.ipc.client.connection_parts import Wire
+from omq.ipc.wire.outgoing import Outgoing, alike_head, encode_outgoing
 
 
 def test_a_body_that_fits_no_request_is_an_error_and_no_turn_in_vain() -> None:
@@ -19,3 +24,50 @@ def test_a_body_that_fits_no_request_is_an_error_and_no_turn_in_vain() -> None:
     wire.link = SimpleNamespace(room=1000)
     with pytest.raises(MessageTooLong, match="A"):
         wire.put_plain_batch(3, [b"x", b"y" * 5000], 1)
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"priority": 0}, {"priority": 9, "persistent": False}, {"persistent": True},
+    {"queues": ("A",)}])
+def test_what_differs_in_bodies_alone_has_the_bytes_of_each_by_itself(more: dict[str, Any]
+                                                                      ) -> None:
+    first = Outgoing(body=b"", properties={"a": "b", "long": "\u00e4" * 300}, **more)
+    messages = [first, *(first.with_body(body) for body in (b"x", b"y" * 900, b"x", bytes(200)))]
+    bodies = alike_bodies(messages, Outgoing, "A", 1000)
+    assert bodies == [each.body for each in messages]
+    batch, start = Batch(), 0
+    while start < len(messages):
+        count = batch.take(7, bodies, start, 3000, *alike_head(first, "a program"))
+        assert 0 < count < len(messages), "several requests"
+        heads, payloads, at = [], [], 0
+        for each in messages[start : start + count]:
+            said = encode_outgoing(each, [7], 0, SpoolPaths(Path("/none")), 1000, "a program")
+            heads.append(said.head(at))
+            payloads.append(said.payload)
+            at += len(said.payload)
+        assert batch.data == b"".join(heads + payloads)
+        assert (batch.count, batch.length) == (count, at)
+        start += count
+
+
+@pytest.mark.parametrize("other", [
+    {"properties": {"a": "b"}}, {"priority": 5}, {"persistent": False}, {"message_id": b"m"},
+    {"correlation_id": b"c"}, {"expiry_s": 0.0}, {"delay_s": 1.0}, {"reply_to": "A"},
+    {"group_id": b"g"}, {"queues": ("B",)}, {"queues": ("A", "B")}, {"body": b"y" * 1001}])
+def test_what_differs_in_more_is_packed_by_itself(other: dict[str, Any]) -> None:
+    first = Outgoing(body=b"x", properties={"a": "b"})
+    assert alike_bodies([first, first.with_body(b"z")], Outgoing, "A", 1000) == [b"x", b"z"]
+    more = replace(first, **other)
+    if "properties" not in other:
+        object.__setattr__(more, "properties", first.properties)
+    assert alike_bodies([first, more], Outgoing, "A", 1000) is None
+    assert alike_bodies([more], Outgoing, "A", 1000) is None or "properties" in other or (
+        {"priority", "persistent"} & set(other))
+    assert alike_bodies([first, b"x"], Outgoing, "A", 1000) is None
+    assert alike_bodies([], Outgoing, "A", 1000) is None
+
+
+def test_the_same_with_another_body_is_the_same() -> None:
+    made = Outgoing(body=b"x", properties={"a": "b"}, priority=3, message_id=b"m", expiry_s=1.5,
+                    group_id=b"g", group_sequence=2, queues=("A",))
+    assert made.with_body(b"y") == replace(made, body=b"y")

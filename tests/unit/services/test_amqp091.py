@@ -10,18 +10,23 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
-from pamqp import commands, frame
+from pamqp import commands
 
+from omq.format.amqp_types import Malformed
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
 from omq.services.amqp091 import entering, queue_arguments, translation
 from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record
-from omq.services.amqp091.frames import Broken, Frame, Frames, content
 from omq.services.amqp091.refusals import Refused
 from omq.services.amqp091.routing import sooner
 from omq.services.amqp091.topics import matches
 
 TERMS = Terms("alice", settled=False, threshold=1000)
+
+
+def raw(**given: Any) -> bytes:
+    """Properties as they come in."""
+    return bytes(commands.Basic.Properties(**given).marshal())
 
 
 @pytest.mark.parametrize(("pattern", "those", "others"), [
@@ -61,7 +66,7 @@ def test_arguments_that_make_no_sense(given: dict[str, Any]) -> None:
 
 
 def test_properties_of_a_message() -> None:
-    given = commands.Basic.Properties(
+    given = raw(
         headers={"n": 1, "deep": {"a": [1]}}, timestamp=datetime.fromtimestamp(5, UTC),
         expiration="1500", delivery_mode=2, priority=200, user_id="alice")
     made = translation.outgoing(given, b"x", TERMS, "logs", "a.b")
@@ -78,7 +83,31 @@ def test_properties_of_a_message() -> None:
     {"headers": {"x-delay": "1"}}, {"headers": {"x-delay": -1}}])
 def test_properties_that_make_no_sense(given: dict[str, Any]) -> None:
     with pytest.raises(Refused):
-        translation.outgoing(commands.Basic.Properties(**given), b"", TERMS, "", "A")
+        translation.outgoing(raw(**given), b"", TERMS, "", "A")
+
+
+@pytest.mark.parametrize("given", [
+    b"", b"\x20", b"\x20\x00\0\0\0\4\1xX\0", b"\x20\x00\0\0\0\1\1", b"\x20\x00\xff\xff\xff\xff"])
+def test_properties_that_cannot_be_read(given: bytes) -> None:
+    with pytest.raises(Malformed):
+        translation.outgoing(given, b"", TERMS, "", "A")
+
+
+def test_a_table_of_no_entries_is_none() -> None:
+    made = translation.outgoing(b"\x20\x00\0\0\0\0", b"", TERMS, "", "A")
+    assert made.properties == {}
+
+
+@pytest.mark.parametrize(("texts", "error"), [
+    ({"amqp.creation-time": "x"}, ValueError), ({"amqp.creation-time": "1e300"}, Malformed),
+    ({"amqp.headers": "0"}, ValueError), ({"amqp.message-id": "zz"}, ValueError),
+    ({"amqp.user-id": "u" * 300}, Malformed), ({"amqp.reply-to": "r" * 300}, Malformed),
+    ({"amqp.exchange": "e" * 200}, ValueError), ({"amqp.routing-key": "k" * 300}, TypeError)])
+def test_properties_of_others_that_make_no_sense(texts: dict[str, str], error: type[Exception]
+                                                 ) -> None:
+    """Whoever put it: it is the message that cannot be given, and not its consumer that ends."""
+    with pytest.raises(error):
+        translation.said(texts)
 
 
 def test_the_table_is_read_anew() -> None:
@@ -94,31 +123,6 @@ def test_the_table_is_read_anew() -> None:
     assert table.known["t"].bound == {("k", "TEMP"): False}
     assert "u" in table.known and "lost" not in table.known and "amq.topic" in table.known
     assert table.routed("t", "k") == ("TEMP",) and table.routed("none", "k") is None
-
-
-def test_frames_in_pieces() -> None:
-    data = frame.marshal(commands.Basic.Ack(7), 3) + content(
-        3, translation.head_of(commands.Basic.Properties(), 100), b"x" * 100, 58)
-    frames = Frames(4096)
-    found: list[Frame] = []
-    for each in data[:-1]:
-        frames.take(bytes((each,)))
-        found += list(frames)
-    (first, *_) = found
-    assert first == Frame(3, first.what, 13) and isinstance(first.what, commands.Basic.Ack)
-    assert first.what.delivery_tag == 7
-    assert data.count(b"\xce") == 4, "a header, and two pieces of a body"
-
-
-@pytest.mark.parametrize("data", [
-    b"\x01\x00\x01\xff\xff\xff\xff", b"\x03\x00\x01\x00\x00\x00\x01xy",
-    b"\x07\x00\x01\x00\x00\x00\x00\xce", b"\x01\x00\x01\x00\x00\x00\x00\xce",
-    b"\x01\x00\x01\x00\x00\x00\x04\xff\xff\xff\xff\xce"])
-def test_frames_that_are_none(data: bytes) -> None:
-    frames = Frames(4096)
-    frames.take(data)
-    with pytest.raises(Broken):
-        list(frames)
 
 
 def test_of_two_expiries() -> None:

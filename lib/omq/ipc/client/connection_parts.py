@@ -194,11 +194,13 @@ class Wire:
         first = answer.qpool
         return [self.id_text(first + i, message) for i, message in enumerate(messages)]
 
-    def put_plain_batch(self, queue: int, messages: list[bytes], start: int) -> list[str]:
-        """The messages from `start` on, as many as one request takes; their ids. They are nothing
-        but a body, none goes into a container, and they are persistent and of normal priority."""
+    def put_plain_batch(self, queue: int, messages: list[bytes], start: int,
+                        priority: int = limits.PRIORITY_NORMAL, flags: int = _PERSISTENT,
+                        pattern: bytes = b"") -> list[str]:
+        """The bodies from `start` on, as many as one request takes; their ids. None goes into a
+        container; what else is said of all of them is as wire.outgoing.alike_head has it."""
         batch, link = self._batch, self.link
-        if not batch.take(queue, messages, start, link.room):
+        if not batch.take(queue, messages, start, link.room, priority, flags, pattern):
             # The first does not fit: the next manager may have a smaller channel and threshold.
             raise MessageTooLong(size=len(messages[start]), queue=self.queue_name(queue),
                                  limit=link.room)

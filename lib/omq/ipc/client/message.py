@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from omq.base import clock, limits
 from omq.base.clock import NS_PER_S as NS
@@ -21,6 +21,9 @@ from omq.ipc.client.remote_header import reply_header
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing
 from omq.storage import containers
+
+_REDELIVERED: Final = int(GivenFlag.REDELIVERED)
+_PERSISTENT: Final = int(GivenFlag.PERSISTENT)
 
 
 class Holder(Protocol):
@@ -63,7 +66,7 @@ class Message(PayloadFacts):
     @property
     def redelivered(self) -> bool:
         """It was handed out before, and that reader did not finish with it."""
-        return bool(self._flags & GivenFlag.REDELIVERED) or self.defers > 0
+        return bool(self._flags & _REDELIVERED) or self.defers > 0
 
     @property
     def noted(self) -> bool:
@@ -73,7 +76,7 @@ class Message(PayloadFacts):
     @property
     def persistent(self) -> bool:
         """Whether it survives a restart of the manager."""
-        return bool(self._flags & GivenFlag.PERSISTENT)
+        return bool(self._flags & _PERSISTENT)
 
     def _read(self) -> bytes:
         return self._wire.bodies.payload(self._word, self._offset, self._length, self.qpool_id)

@@ -15,7 +15,7 @@ from omq.base.errors import BodyDamaged
 from omq.fast.handed import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
-from omq.format.message import Descriptor
+from omq.format.message import NO_ID, Descriptor
 from omq.format.property_values import carried, values_of
 from omq.format.wire import GivenFlag
 from omq.ipc.client.bodies import check_container
@@ -119,6 +119,12 @@ class PayloadFacts(Facts):
         Names that no property may have by now are in `amqp.named`."""
         return dict(carried(self._said()))
 
+    @property
+    def properties_bytes(self) -> bytes:
+        """The same as it lies in the message: where these are equal, so is all that they say."""
+        raw = self._load()
+        return raw[self._properties_at : self._body_at]
+
     def _said(self) -> dict[str, str]:
         """As it lies in the message; the caller's own."""
         kept: dict[str, str] | None = getattr(self, "_found", None)
@@ -137,13 +143,12 @@ class PayloadFacts(Facts):
     def ids(self) -> Ids:
         """All that its descriptor says of ids, and when it ends, read once: who wants several of
         them asks for these."""
-        said = self._descriptor()
+        expiry, given, correlation, group, reply_to = message_format.ids_of(self._load())
         if not (named := getattr(self, "_named", "")):
-            named = self._named = self._id_text(said.message_id)
-        correlation, group = said.correlation_id, said.group_id
-        return Ids(named, names.message_id_text(correlation) if any(correlation) else "",
-                   names.message_id_text(group) if any(group) else "", said.expiry,
-                   replies=bool(said.reply_to))
+            named = self._named = self._id_text(given)
+        return Ids(named, names.message_id_text(correlation) if correlation != NO_ID else "",
+                   names.message_id_text(group) if group != NO_ID else "", expiry,
+                   replies=bool(reply_to))
 
     def _id_text(self, given: bytes) -> str:
         return (names.message_id_text(given) if any(given) else

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from omq.base import limits
 from omq.base.errors import MessageTooLong
-from omq.fast.batch import bodies_of
+from omq.fast.batch import alike_bodies, bodies_of
 from omq.format.journal import FRAME
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import (
     Encoded,
     Outgoing,
+    alike_head,
     as_outgoing,
     body_bytes,
     by_itself,
@@ -43,6 +44,12 @@ def put_many(put: Callable[..., str], wire: Wire, queue: str, messages: Iterable
         if bodies is not None:
             while len(ids) < len(bodies):
                 ids += wire.put_plain_batch(number, bodies, len(ids))
+            return ids
+        bodies = alike_bodies(messages, Outgoing, queue, threshold)
+        if bodies is not None:
+            priority, flags, pattern = alike_head(messages[0], wire.name)
+            while len(ids) < len(bodies):
+                ids += wire.put_plain_batch(number, bodies, len(ids), priority, flags, pattern)
             return ids
     for i, message in enumerate(messages):
         if type(message) is not bytes and not isinstance(message, Outgoing):

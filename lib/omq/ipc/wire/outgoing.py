@@ -9,7 +9,7 @@ finds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -86,10 +86,20 @@ class Outgoing:
                 or self.last_in_group is not False):
             arguments.group(self.group_id, self.group_sequence, self.last_in_group)
 
+    def with_body(self, body: bytes) -> Outgoing:
+        """The same with this body. What else it says was looked at, and is shared."""
+        made = object.__new__(Outgoing)
+        for name, member in _MEMBERS:
+            member.__set__(made, body if name == "body" else member.__get__(self))
+        return made
+
     @property
     def given_id(self) -> bytes:
         """The bytes of `message_id`."""
         return arguments.identifier(self.message_id, "message_id")
+
+
+_MEMBERS = [(each.name, Outgoing.__dict__[each.name]) for each in fields(Outgoing)]
 
 
 @dataclass(slots=True)
@@ -133,6 +143,16 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
     """A persistent message of normal priority with nothing but a body."""
     payload = plain_payload(body)
     return Encoded(queue, _NORMAL, 1, len(body), crc32c(payload), 0, 0, 0, 0, payload)
+
+
+def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
+    """Of messages that differ in nothing but their bodies: priority, flags, and what stands before
+    a body. They have properties and are put on one queue, now. BadProperty."""
+    raw = message_format.encode_properties(message.properties)
+    descriptor = Descriptor(application=application.encode()[:12])
+    persistent = message.persistent is None or message.persistent
+    return (_priority(message), _PERSISTENT if persistent else 0,
+            descriptor.sized(0, len(raw), 0, 0) + raw)
 
 
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,

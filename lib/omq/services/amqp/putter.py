@@ -71,9 +71,13 @@ def put_batch(native: Client, queues: tuple[str, ...], batch: Sequence[New]) -> 
 def _together(native: Client, queues: tuple[str, ...], batch: Sequence[New], at: int) -> int:
     """How many from `at` on go by one request."""
     size = count = 0
+    properties, beside = None, 0
     for each, file in batch[at:]:
-        size += HEAD_BYTES + len(each.body) + sum(
-            8 + 4 * (len(name) + len(text)) for name, text in each.properties.items())
+        if each.properties is not properties:  # many share them
+            properties = each.properties
+            beside = HEAD_BYTES + sum(
+                8 + 4 * (len(name) + len(text)) for name, text in properties.items())
+        size += beside + len(each.body)
         alone = len(each.body) > TOGETHER_BYTES or each.delay_s or len(queues) > 1
         if alone or file is not None or size > native.room:
             break

@@ -37,7 +37,7 @@ from omq.services.amqp.untranslatable import Untranslatable
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Given:
     """A message that was taken, or (without `native`) looked at: only the thread may use it. Or a
     piece of one: `begins` and `ends` say which; `broken`: it does not come to its end."""

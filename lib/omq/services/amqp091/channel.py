@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from pamqp import base, commands, header
+from pamqp import base, commands
 
 from omq.base.errors import OmqError
+from omq.fast import amqp091_sending
 from omq.services.amqp import two_phases
 from omq.services.amqp.outcomes import broke, done, released
 from omq.services.amqp.taker import Given
@@ -38,6 +40,7 @@ from omq.services.amqp091.work import Work
 
 if TYPE_CHECKING:
     from omq.services.amqp091.session import Session
+    from omq.services.amqp091.taking import Content
 
 QUESTIONS_MAX: Final = 100
 """Methods of a channel that wait for the manager; then the client's line is read no further."""
@@ -55,6 +58,7 @@ class Channel:
         self._works: deque[Work] = deque()  # whose end is asked for
         self.closing = False  # we have said so, and wait for the answer
         self.unacked: dict[int, tuple[Takes, Given]] = {}  # by delivery tag, in their order
+        self._acknowledged: dict[Takes, list[Given]] = {}  # and not said yet: by this turn's end
         self.queue = ""  # declared last
         self._goes = self._ended = False  # its client closes it; it is over
         self._tags = 0
@@ -72,8 +76,22 @@ class Channel:
 
     def send_content(self, what: base.Frame, head: bytes, body: bytes) -> None:
         """`head`: the payload of its header."""
-        self.session.write(frames.method(self.number, what) + frames.content(
-            self.number, head, body, self.session.frame_max))
+        out = self.session.turn()
+        out += frames.method(self.number, what)
+        amqp091_sending.content(out, self.number, head, body, self.session.frame_max)
+        self.session.wrote()
+
+    def deliver(self, consumer: bytes, tag: int, given: Content, where: bytes) -> None:
+        """`consumer`, `where`: as amqp091_sending.deliver has them."""
+        amqp091_sending.deliver(self.session.turn(), self.number, consumer, tag,
+                                given.redelivered, where, given.head, given.data,
+                                self.session.frame_max)
+        self.session.wrote()
+
+    def confirm(self, tag: int, *, multiple: bool) -> None:
+        """basic.ack of what was published."""
+        amqp091_sending.ack(self.session.turn(), self.number, tag, multiple)
+        self.session.wrote()
 
     def tag(self) -> int:
         """The next delivery's."""
@@ -104,6 +122,7 @@ class Channel:
     def lost(self, takes: Takes) -> None:
         """A taker is through by itself: what it held is back, or the manager has it."""
         self.unacked = {tag: each for tag, each in self.unacked.items() if each[0] is not takes}
+        self._acknowledged.pop(takes, None)
         for each in self._all_works():
             each.lost(takes)
 
@@ -121,11 +140,12 @@ class Channel:
         if self._ended:
             return
         self._ended = True
+        self.carry_out()
         for work in self._all_works():
             self._again(work)
         takers: dict[Takes, None] = {}
         for takes, given in self.unacked.values():
-            takes.say(given, broke if failed else released)
+            takes.say([given], broke if failed else released)
             failed, takers[takes] = False, None  # cancelled ones with what they hold, too
         self.unacked.clear()
         self.reading.ended()
@@ -145,25 +165,18 @@ class Channel:
 
     # what comes in
 
-    def content(self, what: header.ContentHeader | bytes, size: int) -> None:
-        """`size`: bytes of its frame. Refused."""
-        if isinstance(what, bytes):
-            self.publishing.body(what)
-        else:
-            self.publishing.header(what, size)
-
     def method(self, what: Any) -> None:
-        """Refused."""
-        if isinstance(what, commands.Basic.Publish):
-            self.publishing.begin(what)
-        elif isinstance(what, commands.Basic.Ack):
-            self._settle(what, None)
-        elif isinstance(what, commands.Basic.Nack | commands.Basic.Reject):
-            self._settle(what, released if what.requeue else False)
+        """Any but publish and ack. Refused."""
+        self.carry_out()  # what was acknowledged before
+        if isinstance(what, commands.Basic.Nack | commands.Basic.Reject):
+            self.settle(what.delivery_tag or 0, multiple=getattr(what, "multiple", False),
+                        says=released if what.requeue else False)
         elif isinstance(what, commands.Basic.Qos):
             self.reading.qos(what)
         elif isinstance(what, commands.Confirm.Select | commands.Tx.Select):
             self._select(what)
+        elif isinstance(what, commands.Channel.Flow) and what.active:
+            self.send(commands.Channel.FlowOk(active=True))  # as it is always
         elif type(what) in _ASKED:
             if isinstance(what, commands.Tx.Commit | commands.Tx.Rollback):
                 self._end_work()
@@ -184,29 +197,36 @@ class Channel:
         if not what.nowait:
             self.send(commands.Confirm.SelectOk())
 
-    def _settle(self, what: Any, says: Any) -> None:
-        """`says`: None for an acknowledgement, False for a rejection."""
-        tag = what.delivery_tag
-        if getattr(what, "multiple", False):
-            tags = [each for each in self.unacked if not tag or each <= tag]
-        else:
-            tags = [tag]
-        if (not tags and tag) or any(each not in self.unacked for each in tags):
+    def settle(self, tag: int, *, multiple: bool, says: Any) -> None:
+        """`says`: None for an acknowledgement, False for a rejection. Refused."""
+        unacked = self.unacked
+        tags = [tag]
+        if multiple:  # they are in their order
+            tags = list(takewhile(tag.__ge__, unacked) if tag else unacked)
+        if (not tags and tag) or (not multiple and tag not in unacked):
             raise Refused(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        touched: dict[Takes, None] = {}
+        acknowledged = self._acknowledged  # by now, only of this one where `says` is another
         for each in tags:
-            takes, given = self.unacked[each]
-            say = takes.rejected if says is False else says
+            takes, given = unacked[each]
             if self.work is not None:
-                self.work.settle(each, takes, given, say)
-                del self.unacked[each]
-                continue
-            del self.unacked[each]
-            takes.say(given, say or done)
-            takes.held -= 1
+                self.work.settle(each, takes, given, takes.rejected if says is False else says)
+            else:
+                acknowledged.setdefault(takes, []).append(given)
+            del unacked[each]
+        if says is not None:
+            self.carry_out(says)
+        elif acknowledged:
+            self.session.touched[self] = None
+
+    def carry_out(self, says: Any = None) -> None:
+        """What was said of messages; as `settle` has it."""
+        touched, self._acknowledged = self._acknowledged, {}
+        for takes, some in touched.items():
+            takes.say(some, takes.rejected if says is False else says or done)
+            takes.held -= len(some)
             takes.settled()
-            touched[takes] = None
-        self.reading.settled(touched)
+        if touched and not self._ended:
+            self.reading.settled(touched)
 
     def _all_works(self) -> list[Work]:
         """But for one that is being committed."""

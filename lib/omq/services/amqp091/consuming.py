@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pamqp import commands
 
 from omq.base.errors import OmqError
+from omq.fast.amqp091_properties import short
 from omq.ipc.client.message import Message
 from omq.services.amqp.addresses import Address
 from omq.services.amqp.outcomes import done, released
@@ -39,13 +40,13 @@ class Takes:
         self._taken = self._bytes = 0  # since the beginning
         self.held = 0  # not settled
         self.over = False
-        self.taker = ContentTaker(host.connect, address.queues[0], "", host.policy.settings, self,
+        self.taker = ContentTaker(host.connect, address.queues[0], host.policy.settings, self,
                                   host.hands)
         host.takers.add(self.taker)
 
-    def say(self, given: Given, say: Callable[[Message], None]) -> None:
+    def say(self, some: list[Given], say: Callable[[Message], None]) -> None:
         """A settlement; what the manager has taken back meanwhile comes again."""
-        self.taker.settle(given, say)
+        self.taker.settle(some, say)
 
     def rejected(self, message: Message) -> None:
         """basic.reject without requeue; for a turn."""
@@ -82,19 +83,20 @@ class Takes:
     def _sent(self, given: Content, *, acks: bool) -> int:
         """Its delivery tag."""
         if not acks:
-            self.say(given, done)
+            self.say([given], done)
             return self._channel.tag()
         self.held += 1
-        return self._channel.hold(self, Given(given.native, b""))
+        return self._channel.hold(self, given)
 
     def _arrived(self, given: Given) -> None:
         self._taken += 1
         self._bytes += len(given.data)
 
-    def _key(self, given: Content) -> str:
-        if given.key is not None:
-            return given.key
-        return self._session.directory.shown(self.address.name)
+    def _where(self, given: Content) -> tuple[str, str]:
+        """Exchange and routing key."""
+        said = given.said
+        key = self._session.directory.shown(self.address.name) if said.key is None else said.key
+        return said.exchange, key
 
     def ended_by(self, error: Exception | None) -> None:
         """The taker is through."""
@@ -113,6 +115,8 @@ class Consumer(Takes):
     def __init__(self, channel: Channel, address: Address, dead_letter: str, tag: str, *,
                  acks: bool) -> None:
         self.tag, self._acks = tag, acks
+        self._said_tag, self._said_where = short(tag), short("") + short("")
+        self._exchange = self._key = ""
         self._cancelled = False
         self._late: deque[Content] = deque()
         super().__init__(channel, address, dead_letter)
@@ -150,14 +154,14 @@ class Consumer(Takes):
 
     def _give_back(self) -> None:
         while self._late:
-            self.say(self._late.popleft(), released)
+            self.say([self._late.popleft()], released)
 
     def took(self, messages: list[Given], *, drained: bool) -> None:
         for given in messages:
             assert isinstance(given, Content)
             self._arrived(given)
             if self.over or self._cancelled or self._session.gone:
-                self.say(given, released)
+                self.say([given], released)
             else:
                 self._late.append(given)
         self.look()
@@ -165,12 +169,17 @@ class Consumer(Takes):
     def _pour(self) -> None:
         """A prefetch is shared by the consumers of a channel if its client wants that."""
         channel = self._channel
-        while self._late and (not self._acks or channel.reading.may_hold > 0):
+        left = channel.reading.may_hold if self._acks else len(self._late)
+        while self._late and left > 0:
+            left -= 1
             given = self._late.popleft()
             tag = self._sent(given, acks=self._acks)
-            channel.send_content(commands.Basic.Deliver(
-                self.tag, tag, given.redelivered, given.exchange, self._key(given)),
-                given.head, given.data)
+            exchange, key = self._where(given)
+            if exchange != self._exchange or key != self._key:
+                self._exchange, self._key = exchange, key
+                self._said_where = short(exchange) + short(key)
+            channel.deliver(self._said_tag, tag, given, self._said_where)
+            given.data = given.head = b""  # it is held, perhaps for long
 
 
 class Getter(Takes):
@@ -211,12 +220,12 @@ class Getter(Takes):
             assert isinstance(given, Content)
             self._arrived(given)
             if self.over or self._session.gone or not self._asked:
-                self.say(given, released)
+                self.say([given], released)
                 continue
             tag = self._sent(given, acks=self._asked.popleft())
             self._channel.send_content(commands.Basic.GetOk(
-                tag, given.redelivered, given.exchange, self._key(given), 0), given.head,
-                given.data)
+                tag, given.redelivered, *self._where(given), 0), given.head, given.data)
+            given.data = given.head = b""
             self._looking = False
             self._answered.set()
         if drained and self._looking:

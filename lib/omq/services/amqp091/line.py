@@ -2,7 +2,8 @@
 
 Invariants: 1. a mistake of ours in one connection ends that one alone; 2. the line is read no
 further while a channel is behind, or while its client does not take what it is told: then silence
-is not the client's fault; 3. who takes nothing for two heart-beats is gone as who says nothing is.
+is not the client's fault; 3. who takes nothing for two heart-beats is gone as who says nothing is;
+4. what is said in one turn of the event loop goes in one write, and before the line is closed.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from pamqp import base
 
 from omq.base import events
 from omq.base.event_log import ERROR
+from omq.fast.amqp091_frames import Frames
+from omq.format.amqp_types import Malformed
 from omq.services.amqp091 import frames
-from omq.services.amqp091.frames import Broken, Frame, Frames
+from omq.services.amqp091.frames import Broken, broken_by
 from omq.services.daemon.daemon import last_trace
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host
 
 _TICK_S: Final = 1.0
+_WRITE_BYTES: Final = 1 << 16
+"""So much is not kept until the end of a turn."""
 
 
 class Line(asyncio.Protocol):
@@ -38,6 +43,7 @@ class Line(asyncio.Protocol):
         self._frames = Frames(self.frame_max)
         self._heartbeat_s = settings.amqp_idle_timeout_s
         self._stopped = False
+        self._out = bytearray()  # of this turn
         self._heard = self._said = self._taken = time.monotonic()
         self._written = self._went = 0  # bytes: given to the line, and gone at the last look
         self._ending: asyncio.TimerHandle | None = None
@@ -46,7 +52,12 @@ class Line(asyncio.Protocol):
         _keep_alive(line, settings.amqp_idle_timeout_s)
 
     @abstractmethod
-    def _frame(self, frame: Frame) -> None: ...
+    def _frame(self) -> bool:
+        """The frame that `_frames` has; whether something may be behind now."""
+    @abstractmethod
+    def _came(self) -> None:
+        """What came together was looked at."""
+
     @abstractmethod
     def _late(self) -> None: ...
     @abstractmethod
@@ -62,17 +73,22 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = time.monotonic()
-        self._frames.take(data)
+        self._frames.feed(data)
         self._read()
 
     def _read(self) -> None:
         try:
-            for frame in self._frames:
-                self._frame(frame)
-                if self.gone or self._stops():
-                    return
+            while self._frames.next():
+                if self._frame() and (self.gone or self._stops()):
+                    break
+            self._came()
+            if not self.gone:
+                self._stops()
         except Broken as error:
             self.forced(error.code, str(error))
+        except Malformed as error:
+            broken = broken_by(error)
+            self.forced(broken.code, str(broken))
         except Exception:
             self.host.rated.event(events.BUG, ERROR, "amqp", traceback=last_trace())
             self.abort()
@@ -115,10 +131,35 @@ class Line(asyncio.Protocol):
     # what goes
 
     def write(self, data: bytes) -> None:
-        if not self.gone and not self._line.is_closing():
-            self._said = time.monotonic()
-            self._written += len(data)
-            self._line.write(data)
+        """At the end of this turn."""
+        out = self.turn()
+        out += data
+        self.wrote()
+
+    def turn(self) -> bytearray:
+        """What goes at the end of this turn; `wrote` is called when something was added."""
+        if not self._out and not self.gone:
+            asyncio.get_running_loop().call_soon(self._flush)
+        return self._out
+
+    def wrote(self) -> None:
+        """There is more in it."""
+        if len(self._out) > _WRITE_BYTES or self.gone:
+            self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        if out:
+            self._out = bytearray()
+            if not self.gone and not self._line.is_closing():
+                self._said = time.monotonic()
+                self._written += len(out)
+                self._line.write(out)
+
+    def _close(self) -> None:
+        """What was said goes first."""
+        self._flush()
+        self._line.close()
 
     def send(self, what: base.Frame) -> None:
         """On channel 0."""
@@ -127,9 +168,10 @@ class Line(asyncio.Protocol):
     @property
     def waiting_bytes(self) -> int:
         """What this client has not taken yet."""
-        return self._line.get_write_buffer_size()
+        return len(self._out) + self._line.get_write_buffer_size()
 
     def abort(self) -> None:
+        self._flush()
         self._line.abort()
 
     def _hang_up_later(self) -> None:
@@ -151,7 +193,7 @@ class Line(asyncio.Protocol):
         now, beat_s = time.monotonic(), self._heartbeat_s
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
         waiting = self.waiting_bytes
-        went = self._written - waiting
+        went = self._written + len(self._out) - waiting
         if not waiting or went > self._went:
             self._taken = now
         self._went = went

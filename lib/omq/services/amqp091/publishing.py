@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
+from omq.format.amqp_types import Malformed
+from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.putter import Fate, Told
 from omq.services.amqp.translation import Terms
@@ -46,6 +47,9 @@ BEHIND_MAX: Final = 2000
 BEHIND_BYTES: Final = 4 << 20
 HEAD_COST: Final = 4
 """Memory of a header's properties and of what is made of them, by their bytes."""
+PATTERNS_MAX: Final = 64
+PATTERN_BYTES: Final = 256
+"""Of properties that are remembered with what was made of them: in a channel, and of one."""
 
 
 def _no_room() -> Refused:
@@ -61,9 +65,13 @@ class Publishing:
         self.confirms = False
         self.routing = Routing(channel.session)
         self._count = 0  # published, since confirms are wanted
-        self._method: Any = None  # basic.publish, whose content is coming
-        self._header: Any = None
-        self._parts = bytearray()
+        self._begun: tuple[str, str, bool] | None = None  # basic.publish, whose content is coming
+        self._size = -1  # of its body, when its header came
+        self._raw = b""  # its properties
+        self._body = b""
+        self._parts: list[bytes] = []  # of a body in several frames
+        self._came = 0  # bytes of it
+        self._patterns: dict[tuple[bytes, str, str, bool], Outgoing] = {}
         self._head = 0  # reckoned for the header
         self._waiting: deque[Published] = deque()
         self._put_tags: list[int] = []  # put, and not confirmed yet
@@ -89,58 +97,61 @@ class Publishing:
 
     # what comes
 
-    def begin(self, method: Any) -> None:
-        if method.immediate:
+    def begin(self, exchange: str, key: str, *, mandatory: bool, immediate: bool) -> None:
+        """Refused."""
+        if immediate:
             raise Refused(NOT_IMPLEMENTED, "immediate is not there")
-        if self._method is not None:
+        if self._begun is not None:
             raise Refused(UNEXPECTED, "a method where a content was to come")
-        self._method = method
+        self._begun = exchange, key, mandatory
 
-    def header(self, header: Any, size: int) -> None:
-        """`size`: its bytes. Refused."""
-        if self._method is None or self._header is not None:
+    def header(self, body_size: int, properties: bytes) -> None:
+        """Refused."""
+        if self._begun is None or self._size >= 0:
             raise Refused(UNEXPECTED, "a header without a method")
-        if header.body_size > self._host.policy.settings.amqp_message_bytes_max:
-            self._method = None
+        if body_size > self._host.policy.settings.amqp_message_bytes_max:
+            self._begun = None
             raise Refused(CONTENT_TOO_LARGE, "it has more than amqp_message_bytes_max bytes")
-        self._header, self._head = header, HEAD_COST * size
+        self._size, self._raw, self._head = body_size, properties, HEAD_COST * len(properties)
         self._room.hold(self._head)
-        if not header.body_size:
-            self._whole()
+        if not body_size:
+            self._whole(b"")
 
     def body(self, data: bytes) -> None:
-        if self._header is None:
+        """Refused."""
+        if self._size < 0:
             raise Refused(UNEXPECTED, "a body without a header")
-        self._parts += data
+        if len(data) == self._size:  # the usual one
+            self._whole(data)
+            return
+        self._came += len(data)
         self._room.hold(len(data))
-        if len(self._parts) > self._header.body_size:
+        if self._came > self._size:
             raise Refused(UNEXPECTED, "a body beyond its size")
         if self._room.full:
             raise _no_room()
-        if len(self._parts) == self._header.body_size:
-            self._whole()
+        self._parts.append(data)
+        if self._came == self._size:
+            self._whole(b"".join(self._parts))
 
-    def _whole(self) -> None:
-        method, header, body = self._method, self._header, bytes(self._parts)
-        self._method = self._header = None
-        self._parts = bytearray()
+    def _whole(self, body: bytes) -> None:
+        assert self._begun is not None
+        exchange, key, mandatory = self._begun
+        size = len(body) + self._head + OVERHEAD_BYTES
+        self._room.hold(size - self._came - self._head)
+        raw, self._begun, self._size, self._came, self._head = self._raw, None, -1, 0, 0
+        self._parts = []
         self._count += self.confirms
-        size, self._head = len(body) + self._head + OVERHEAD_BYTES, 0
-        self._room.hold(OVERHEAD_BYTES)
         if self._room.full:  # also of what has no body
             self._room.release(size)
             raise _no_room()
-        properties = header.properties or commands.Basic.Properties()
         try:
-            message = translation.outgoing(properties, body, Terms(
-                self._session.user_name, settled=False, threshold=self._host.threshold),
-                method.exchange, method.routing_key)
-            new = Published(self._count if self.confirms else 0, method.exchange,
-                            method.routing_key, method.mandatory, properties, message, size)
+            new = Published(self._count if self.confirms else 0, exchange, key, mandatory, raw,
+                            self._message(raw, exchange, key, body), size)
             if self._channel.work is not None:
                 self._channel.work.put(new)
                 return
-        except Refused:
+        except (Refused, Malformed):
             self._room.release(size)
             raise
         self._bytes += size
@@ -148,6 +159,21 @@ class Publishing:
         self._calm.clear()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    def _message(self, raw: bytes, exchange: str, key: str, body: bytes) -> Outgoing:
+        """What says the same as one before, but for its body, is not read again. Refused."""
+        threshold = self._host.threshold
+        said = raw, exchange, key, len(body) > threshold
+        pattern = self._patterns.get(said)
+        if pattern is not None:
+            return pattern.with_body(body)
+        made = translation.outgoing(raw, body, Terms(
+            self._session.user_name, settled=False, threshold=threshold), exchange, key)
+        if len(raw) <= PATTERN_BYTES:
+            if len(self._patterns) >= PATTERNS_MAX:
+                self._patterns.clear()
+            self._patterns[said] = made.with_body(b"")
+        return made
 
     def release(self, some: list[Published]) -> None:
         """A transaction has no more need of these."""
@@ -157,8 +183,8 @@ class Publishing:
         """The channel is over: what is here is put, for nobody said that it is not wanted; who
         wanted confirms learns nothing, and publishes it again."""
         self._over = True
-        self._room.release(len(self._parts) + self._head)
-        self._parts, self._head = bytearray(), 0
+        self._room.release(self._came + self._head)
+        self._parts, self._came, self._head = [], 0, 0
 
     def recheck(self) -> None:
         """Rights have changed: names are resolved anew."""
@@ -179,17 +205,27 @@ class Publishing:
     async def _put_some(self) -> None:
         settings = self._host.policy.settings
         first = self._waiting[0]
-        some = [*takewhile(lambda each: each.where == first.where, (
-            self._waiting[i] for i in range(min(len(self._waiting),
-                                                settings.amqp_batch_messages_max))))]
-        told = await self.routing.put(first.where, [each.message for each in some])
+        exchange, key = first.exchange, first.key
+        some: list[Published] = []
+        for each in self._waiting:
+            if (each.key != key or each.exchange != exchange
+                    or len(some) >= settings.amqp_batch_messages_max):
+                break
+            some.append(each)
+        told = await self.routing.put((exchange, key), [each.message for each in some])
+        size = 0
         for each, fate in zip(some, told, strict=False):
             if fate.fate is Fate.LATER:
                 break
             self._waiting.popleft()
-            self._bytes -= each.size
-            self._room.release(each.size)
-            self._answer(each, fate)
+            size += each.size
+            if fate.fate is Fate.PUT:
+                if each.tag:
+                    self._put_tags.append(each.tag)
+            else:
+                self._answer(each, fate)
+        self._bytes -= size
+        self._room.release(size)
         self._confirm_put()
         self._session.look()
         if told and told[-1].fate is Fate.LATER:
@@ -201,10 +237,10 @@ class Publishing:
             await asyncio.sleep(settings.amqp_retry_ms / 1000)
 
     def _answer(self, each: Published, told: Told) -> None:
+        """One that was not put."""
         channel = self._channel
         if told in NOWHERE:
             self.returned(each)
-        if told.fate is Fate.PUT or told in NOWHERE:
             if each.tag:
                 self._put_tags.append(each.tag)
             return
@@ -228,14 +264,14 @@ class Publishing:
         elif not self._over:
             self._channel.send_content(
                 commands.Basic.Return(NO_ROUTE, "NO_ROUTE", each.exchange, each.key),
-                translation.head_of(each.properties, len(each.message.body)), each.message.body)
+                translation.head_again(each.raw, len(each.message.body)), each.message.body)
 
     def _confirm_put(self) -> None:
         """Messages are answered in the order in which they came, so one confirm is for all before
         it."""
         tags, self._put_tags = self._put_tags, []
         if tags and not self._over:
-            self._channel.send(commands.Basic.Ack(tags[-1], multiple=len(tags) > 1))
+            self._channel.confirm(tags[-1], multiple=len(tags) > 1)
 
     def _give_up(self, told: Told) -> None:
         self._session.told_refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")

@@ -179,7 +179,7 @@ class Reading:
         if not what.requeue:
             raise Refused(NOT_IMPLEMENTED, "recover to the same consumer is not there")
         for takes, given in self._channel.unacked.values():
-            takes.say(given, released)
+            takes.say([given], released)
             takes.held -= 1
             takes.settled()
         self._channel.unacked.clear()

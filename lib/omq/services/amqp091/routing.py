@@ -12,7 +12,7 @@ Errors: none; fates.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from omq.base.errors import OmqError, QueueGone, UnknownQueue
 from omq.ipc.client.ending_together import New
@@ -43,7 +43,7 @@ class Published:
     exchange: str
     key: str
     mandatory: bool
-    properties: Any
+    raw: bytes  # its properties, as they came
     message: Outgoing
     size: int
 

@@ -20,13 +20,15 @@ import omq
 from omq.base import events
 from omq.base.event_log import WARNING
 from omq.base.events import Event
+from omq.fast.amqp091_frames import ACK, HEARTBEAT, METHOD, PUBLISH
+from omq.fast.amqp091_frames import HEADER as HEAD
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import Asked, Outcome
 from omq.services.amqp091 import frames
 from omq.services.amqp091.channel import Channel
 from omq.services.amqp091.directory import directory_of
-from omq.services.amqp091.frames import Broken, Frame
+from omq.services.amqp091.frames import Broken
 from omq.services.amqp091.line import Line
 from omq.services.amqp091.refusals import (
     ACCESS_REFUSED,
@@ -60,6 +62,7 @@ class Session(Line):
         self.asks = asyncio.Lock()
         self.directory = directory_of(host)
         self.hears_cancels = False
+        self.touched: dict[Channel, None] = {}  # by acknowledgements that came together
         self._channels: dict[int, Channel] = {}
         self._kept: list[Channel] = []  # of those that are over, who have something to put yet
         self._channels_max = CHANNELS_MAX
@@ -95,22 +98,64 @@ class Session(Line):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _came(self) -> None:
+        touched, self.touched = self.touched, {}
+        for each in touched:
+            each.carry_out()
+
     # frames
 
-    def _frame(self, frame: Frame) -> None:
-        what = frame.what
-        if what is None:
-            return  # a heart-beat
+    def _frame(self) -> bool:
+        frame = self._frames
+        kind = frame.kind
+        if kind == HEARTBEAT:
+            return False
+        if kind == METHOD:
+            return self._said_method(frame.channel, frames.method_of(frame.payload))
+        if self._closing:
+            return True
+        if frame.channel == 0:
+            raise Broken(UNEXPECTED, "a content is not expected")
+        if not self._opened:
+            raise Broken(CHANNEL_ERROR, "a channel before the connection is open")
+        channel = self._channels.get(frame.channel)
+        if channel is None:
+            raise Broken(CHANNEL_ERROR, f"channel {frame.channel} is not open")
+        if channel.closing:
+            return False
+        try:
+            if kind == PUBLISH:
+                channel.publishing.begin(frame.exchange, frame.key, mandatory=frame.mandatory,
+                                         immediate=frame.immediate)
+                return False
+            if kind == HEAD:
+                channel.publishing.header(frame.body_size, frame.payload)
+            elif kind == ACK:
+                channel.settle(frame.tag, multiple=frame.multiple, says=None)
+            else:
+                channel.publishing.body(frame.payload)
+        except Refused as error:
+            self._refused(channel, error, commands.Basic.Ack if kind == ACK
+                          else commands.Basic.Publish)
+        return channel.behind
+
+    def _refused(self, channel: Channel, error: Refused, method: type[base.Frame] | base.Frame
+                 ) -> None:
+        if error.code in (UNEXPECTED, RESOURCE_ERROR):
+            raise Broken(error.code, str(error)) from error
+        channel.refuse(error, method)
+
+    def _said_method(self, number: int, what: base.Frame) -> bool:
         if self._closing:
             if isinstance(what, commands.Connection.CloseOk):
-                self._line.close()
-            return
-        if frame.channel == 0:
+                self._close()
+        elif number == 0:
             self._method(what)
         elif not self._opened:
             raise Broken(CHANNEL_ERROR, "a channel before the connection is open")
         else:
-            self._of_channel(frame.channel, what, frame.size)
+            self._of_channel(number, what)
+        return True
 
     def _method(self, what: Any) -> None:
         if isinstance(what, commands.Connection.Close):
@@ -140,7 +185,7 @@ class Session(Line):
                 await each.publishing.calm()
             self._end_channels(failed=False)
             self.send(commands.Connection.CloseOk())
-            self._line.close()
+            self._close()
             self._hang_up_later()
         except Exception as error:
             self.host.failed(self, error)  # aborts it
@@ -175,7 +220,7 @@ class Session(Line):
         self._heartbeat_s = what.heartbeat  # 0: neither side looks
         self._expects = commands.Connection.Open
 
-    def _of_channel(self, number: int, what: Any, size: int) -> None:
+    def _of_channel(self, number: int, what: base.Frame) -> None:
         channel = self._channels.get(number)
         if isinstance(what, commands.Channel.Open):
             if channel is not None or number > self._channels_max:
@@ -191,16 +236,10 @@ class Session(Line):
         elif isinstance(what, commands.Channel.Close):
             channel.closed_by_client()
         elif not channel.closing:
-            method = what if isinstance(what, base.Frame) else commands.Basic.Publish
             try:
-                if isinstance(what, base.Frame):
-                    channel.method(what)
-                else:
-                    channel.content(what, size)
+                channel.method(what)
             except Refused as error:
-                if error.code in (UNEXPECTED, RESOURCE_ERROR):
-                    raise Broken(error.code, str(error)) from error
-                channel.refuse(error, method)
+                self._refused(channel, error, what)
 
     def left(self, channel: Channel) -> None:
         """It is over for both sides."""
@@ -235,7 +274,7 @@ class Session(Line):
         if self._opened:
             self.forced(FORCED, "CONNECTION_FORCED: the server stops: come again")
         else:
-            self._line.close()
+            self._close()
 
     def forced(self, code: int, reason: str) -> None:
         """Our side ends the connection; the client has a moment to do so, too."""
@@ -245,6 +284,7 @@ class Session(Line):
         self._broke(reason)
         self._end_channels(failed=False)
         self.send(commands.Connection.Close(code, reason[:250], 0, 0))
+        self._flush()  # the loop may be at its end
         if self._stopped:
             self._stopped = False
             self._line.resume_reading()

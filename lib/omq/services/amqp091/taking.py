@@ -8,37 +8,48 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError
+from omq.base.settings import Settings
+from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
-from omq.services.amqp.taker import Given, Taker
+from omq.services.amqp.hands import Hands
+from omq.services.amqp.taker import Ear, Given, Taker
 from omq.services.amqp.untranslatable import UNREADABLE
 from omq.services.amqp091 import translation
+from omq.services.amqp091.translation import Said
 
 REJECTED = "basic.reject without requeue"
+KNOWN_MAX, KNOWN_BYTES = 64, 512
+"""Properties that are remembered with what was made of them: of a queue, and bytes of one."""
+NOTHING_SAID = translation.said({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Content(Given):
-    """`data` is the body, `head` the payload of its header. `key`: None, its queue's name."""
+    """`data` is the body, `head` the payload of its header."""
 
+    said: Said = NOTHING_SAID
     head: bytes = b""
-    exchange: str = ""
-    key: str | None = None
     redelivered: bool = False
 
 
 class ContentTaker(Taker):
     """See the module."""
 
-    def settle(self, given: Given, say: Callable[[Message], None]) -> None:
-        """What its client says of a message."""
-        native = given.native
-        assert native is not None
+    def __init__(self, connect: Callable[[], Client], queue: str, settings: Settings, ear: Ear,
+                 hands: Hands) -> None:
+        self._known: dict[bytes, Said] = {}  # of turns: what was made of properties
+        super().__init__(connect, queue, "", settings, ear, hands)
 
-        def said() -> None:
-            with suppress(LeaseLost):  # the manager took it back: it comes again, flagged
-                say(native)
+    def settle(self, some: list[Given], say: Callable[[Message], None]) -> None:
+        """What its client says of these messages."""
 
-        self.say(said)
+        def carried() -> None:
+            for given in some:
+                assert given.native is not None
+                with suppress(LeaseLost):  # the manager took it back: it comes again, flagged
+                    say(given.native)
+
+        self.say(carried)
 
     def _given(self, message: Message) -> Given | None:
         """None: it cannot be read; that is its own failure."""
@@ -46,8 +57,16 @@ class ContentTaker(Taker):
             if message.size > self._size_max:
                 raise ValueError(f"{message.size} bytes are more than a client of AMQP is given: "
                                  f"{self._size_max} (amqp_message_bytes_max)")
-            exchange, key, head = translation.read(message)
-            return Content(message, message.body, head=head, exchange=exchange, key=key,
+            raw = message.properties_bytes
+            said = self._known.get(raw)
+            if said is None:
+                said = translation.said(message.texts)
+                if len(raw) <= KNOWN_BYTES:
+                    if len(self._known) >= KNOWN_MAX:
+                        self._known.clear()
+                    self._known[raw] = said
+            head = translation.head_of(message, said)
+            return Content(message, message.body, said=said, head=head,
                            redelivered=message.redelivered or message.attempts > 0)
         except (BodyUnavailable, BodyDamaged, *UNREADABLE) as error:
             with suppress(LeaseLost):  # it was taken back meanwhile

@@ -8,14 +8,16 @@ Errors: Refused, with the reply code of the standard.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any, Final
 
-from pamqp import commands, decode, encode, header
+from pamqp import commands, decode, encode
 
 from omq.amqp.kinds import texts_in, values_out
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.names import check_queue_name
+from omq.fast import amqp091_properties as properties
+from omq.format.amqp_types import Malformed
 from omq.ipc.client.message import Message
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import ids
@@ -35,17 +37,20 @@ _DELAY: Final = "x-delay"
 """As the delayed message exchange has it."""
 _EXCHANGE: Final = PREFIX + "exchange"
 _KEY: Final = PREFIX + "routing-key"
+_EMPTY_TABLE: Final = 4  # bytes: its size
+_HEADER: Final = b"\x00\x3c\x00\x00"
 _TTL_MAX_MS: Final = 100 * 366 * 86_400_000
 
 
-def outgoing(given: Any, body: bytes, terms: Terms, exchange: str, key: str) -> Outgoing:
-    """`given`: Basic.Properties; where it was published. Refused."""
-    properties: dict[str, str] = {}
+def outgoing(raw: bytes, body: bytes, terms: Terms, exchange: str, key: str) -> Outgoing:
+    """`raw`: properties as they came; where it was published. Refused; Malformed."""
+    given = properties.read(raw)
+    texts: dict[str, str] = {}
     if exchange:
-        properties[_EXCHANGE] = exchange
+        texts[_EXCHANGE] = exchange
     if exchange or not is_queue_name(key):
-        properties[_KEY] = key
-    headers = given.headers or {}
+        texts[_KEY] = key
+    headers = _headers(given.get("headers", b""))
     for name in ("CC", "BCC"):
         if name in headers:
             raise Refused(NOT_IMPLEMENTED, f"the header {name} is not there")
@@ -54,35 +59,49 @@ def outgoing(given: Any, body: bytes, terms: Terms, exchange: str, key: str) -> 
             raise Refused(PRECONDITION_FAILED, f"a header may not be named {name}")
     try:
         simple = {name: value for name, value in headers.items() if type(value) in _SIMPLE}
-        properties.update(texts_in(simple))
+        if simple:
+            texts.update(texts_in(simple))
         if rest := {name: value for name, value in headers.items() if name not in simple}:
-            properties[HEADERS] = encode.field_table(rest).hex()
+            texts[HEADERS] = encode.field_table(rest).hex()
         for field, name in _TEXTS.items():
-            if text := getattr(given, field):
-                properties[PREFIX + name] = text
-        if given.timestamp is not None:
-            properties[_CREATED] = repr(given.timestamp.timestamp())
-        if given.user_id:
-            if given.user_id != terms.user:
+            if text := given.get(field):
+                texts[PREFIX + name] = text
+        if (made := given.get("timestamp")) is not None:
+            texts[_CREATED] = repr(float(made))
+        if user := given.get("user_id"):
+            if user != terms.user:
                 raise Refused(PRECONDITION_FAILED, "user_id is not who is connected")
-            properties[PREFIX + "user-id"] = terms.user
+            texts[PREFIX + "user-id"] = terms.user
         said: dict[str, Any] = {
-            "message_id": ids.kept(given.message_id or None, "message-id", properties),
-            "correlation_id": ids.kept(given.correlation_id or None, "correlation-id", properties)}
-        if given.reply_to:
-            said.update(_reply_to(given.reply_to, properties))
+            "message_id": ids.kept(given.get("message_id") or None, "message-id", texts),
+            "correlation_id": ids.kept(given.get("correlation_id") or None, "correlation-id",
+                                       texts)}
+        if reply := given.get("reply_to"):
+            said.update(_reply_to(reply, texts))
         if delay := headers.get(_DELAY):
             if type(delay) is not int or not 0 < delay <= _TTL_MAX_MS:
                 raise Refused(PRECONDITION_FAILED, f"{_DELAY} is no number of milliseconds")
             said["delay_s"] = delay / 1000
-        if given.expiration:
-            said["expiry_s"] = _expiry_s(given.expiration)
+        if expiration := given.get("expiration"):
+            said["expiry_s"] = _expiry_s(expiration)
+        priority = given.get("priority")
         return Outgoing(
-            body=body, properties=properties,
-            priority=None if given.priority is None else min(given.priority, PRIORITY_MAX),
-            persistent=given.delivery_mode == PERSISTENT or len(body) > terms.threshold, **said)
+            body=body, properties=texts,
+            priority=None if priority is None else min(priority, PRIORITY_MAX),
+            persistent=given.get("delivery_mode") == PERSISTENT or len(body) > terms.threshold,
+            **said)
     except (*UNREADABLE, BadArgument, BadName, RecursionError) as error:
         raise Refused(PRECONDITION_FAILED, f"a message that makes no sense: {error}") from error
+
+
+def _headers(table: bytes) -> dict[str, Any]:
+    """Malformed."""
+    if len(table) <= _EMPTY_TABLE:
+        return {}
+    try:
+        return dict(decode.field_table(table)[1])
+    except Exception as error:  # whatever a hostile table makes of the codec
+        raise Malformed(f"a table: {type(error).__name__}") from error
 
 
 def is_queue_name(name: str) -> bool:
@@ -93,11 +112,11 @@ def is_queue_name(name: str) -> bool:
         return False
 
 
-def _reply_to(address: str, properties: dict[str, str]) -> dict[str, str]:
+def _reply_to(address: str, texts: dict[str, str]) -> dict[str, str]:
     try:
         return {"reply_to": check_queue_name(address)}
     except BadName:  # an address elsewhere
-        properties[_REPLY_TO] = address
+        texts[_REPLY_TO] = address
         return {}
 
 
@@ -108,48 +127,68 @@ def _expiry_s(text: str) -> float:
     return min(int(text[:20]), _TTL_MAX_MS) / 1000
 
 
-def head_of(properties: Any, size: int) -> bytes:
-    """The payload of a content's header. UNREADABLE."""
-    return bytes(header.ContentHeader(0, size, properties).marshal())
+def head_again(raw: bytes, size: int) -> bytes:
+    """The payload of the header of a content that goes back to who published it."""
+    return _HEADER + size.to_bytes(8, "big") + raw
 
 
-def read(message: Message) -> tuple[str, str | None, bytes]:
-    """The exchange and the routing key of a message that was taken (None: its queue), and the
-    payload of its header. ValueError and others (UNREADABLE): who put it named properties as we
-    do, and they make no sense."""
-    texts = message.texts
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the properties of a message say, without what is its own. `exchange`, `key`: where it
+    was published; `key` None: on its queue. `message_id`, `correlation_id`: None, as in the
+    message. `flags`, `first`, `last`: for amqp091_properties.head."""
+
+    exchange: str
+    key: str | None
+    message_id: str | None
+    correlation_id: str | None
+    reply_to: str
+    flags: int
+    first: bytes
+    last: bytes
+
+
+def said(texts: dict[str, str]) -> Said:
+    """`texts` are the caller's own. ValueError and others (UNREADABLE): who put it named properties
+    as we do, and they make no sense."""
     exchange, key = texts.pop(_EXCHANGE, ""), texts.pop(_KEY, None)
     commands.Basic.Publish(exchange=exchange, routing_key=key or "").marshal()
-    return exchange, key, head_of(_properties(message, texts), len(message.body))
-
-
-def _properties(message: Message, texts: dict[str, str]) -> Any:
     found: dict[str, Any] = {}
     for field, name in _TEXTS.items():
         if text := texts.pop(PREFIX + name, ""):
             found[field] = text
     if made := texts.pop(_CREATED, ""):
-        found["timestamp"] = datetime.fromtimestamp(int(float(made)), UTC)
+        found["timestamp"] = int(float(made))
     if user := texts.pop(PREFIX + "user-id", ""):
         found["user_id"] = user
-    known = message.ids
-    for field, name, own in (("message_id", "message-id", known.message_id),
-                             ("correlation_id", "correlation-id", known.correlation)):
-        if (value := ids.given(own, name, texts)) is not None:
-            found[field] = value.hex() if isinstance(value, bytes) else str(value)
-    reply = texts.pop(_REPLY_TO, "") or (_reply_queue(message) if known.replies else "")
-    if reply:
-        found["reply_to"] = reply
+    message_id, correlation_id = _kept("message-id", texts), _kept("correlation-id", texts)
+    reply_to = texts.pop(_REPLY_TO, "")
+    for each in (message_id, correlation_id, reply_to):
+        properties.short(each or "")
     rest = texts.pop(HEADERS, "")
     headers = {name: _field(value) for name, value in values_out(texts).items()
                if not name.startswith(PREFIX)} if texts else {}
     if rest:
         headers |= decode.field_table(bytes.fromhex(rest))[1]
     if headers:
-        found["headers"] = headers
-    return commands.Basic.Properties(
-        delivery_mode=PERSISTENT if message.persistent else 1,
-        priority=min(message.priority, PRIORITY_MAX), **found)
+        found["headers"] = encode.field_table(headers)
+    return Said(exchange, key, message_id, correlation_id, reply_to, *properties.written(found))
+
+
+def _kept(name: str, texts: dict[str, str]) -> str | None:
+    value = ids.given("", name, texts)
+    return None if value is None else value.hex() if isinstance(value, bytes) else str(value)
+
+
+def head_of(message: Message, what: Said) -> bytes:
+    """The payload of its header. UNREADABLE."""
+    known = message.ids
+    return properties.head(
+        message.size, PERSISTENT if message.persistent else 1,
+        min(message.priority, PRIORITY_MAX), what.flags, what.first, what.last,
+        known.correlation if what.correlation_id is None else what.correlation_id,
+        what.reply_to or (_reply_queue(message) if known.replies else ""),
+        known.message_id if what.message_id is None else what.message_id)
 
 
 def _field(value: Any) -> Any:

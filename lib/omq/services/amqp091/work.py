@@ -77,7 +77,7 @@ class Work:
             channel.publishing.returned(each)
         for _, takes, given, say in self.settled:
             if say is not None:
-                takes.say(given, say)
+                takes.say([given], say)
             takes.held -= 1
             takes.settled()
         self._end()
