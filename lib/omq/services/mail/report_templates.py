@@ -133,10 +133,14 @@ def load_templates(folder: str) -> Templates:
     return Templates(found, tuple(wrong))
 
 
+def _at_once(path: str, flags: int) -> int:
+    """A pipe is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _load(path: Path, action: str, language: str) -> Template | Wrong:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe: no waiting
-        with open(descriptor, "rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             data = file.read(FILE_BYTES_MAX + 1) or b""
         text = data.decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
