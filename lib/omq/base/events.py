@@ -188,6 +188,9 @@ DROP_WAITS = _event(1516, "A mail in the maildrop is refused by its queue; it wi
 DROP_FILE = _event(1517, "A file in the maildrop is not valid")
 SMTP_MILTER_FAILED = _event(1519, "A milter is away, silent or faulty; smtp_milter_default applies")
 SMTP_POLICY_FAILED = _event(1520, "A policy service is away, silent or faulty")
+MAIL_MAP_FAILED = _event(1521, "A map of addresses is away, slow or faulty; its mail waits")
+REPORT_TEMPLATE_WRONG = _event(
+    1522, "A template of a report is wrong; the built-in one is used")
 DROP_AWAY = _event(1518, "No queue manager; mail waits in the maildrop")
 
 # 1585-1599: AMQP

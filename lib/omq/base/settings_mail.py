@@ -146,4 +146,7 @@ class MailSettings(DropSettings):
         "reports to one sender in an hour; those beyond it wait: the address is likely forged")
     report_bytes_max: int = number("mail", 64 * KIB, 1 * KIB, 16 * MIB,
         "most bytes of the message that a report returns; a larger one is cut to its header")
+    report_templates: str = text("mail", "", r"(/[^\s]*)?", "an absolute path without spaces",
+        "folder with the texts of reports for people (failed.de, delayed, ...; see MAIL.md); "
+        "empty: the built-in ones")
     # fmt: on

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOME = ROOT / "build" / "peers"
 TREE = HOME / "root"
 PACKAGES = ("redis-server", "postgresql-15", "rabbitmq-server", "beanstalkd", "postfix",
-            "swaks", "dnsmasq-base")
+            "swaks", "dnsmasq-base", "slapd")
 _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
               "lib/aarch64-linux-gnu", "usr/lib/postfix")
 

@@ -1,6 +1,7 @@
 """The non-delivery report: what a sender gets when a message did not reach everybody.
 
-A multipart/report of three parts (RFC 6522, RFC 3464): a text for people, the machine-readable
+A multipart/report of three parts (RFC 6522, RFC 3464): a text for people, in the words of a
+template (omq.services.mail.report_templates), the machine-readable
 delivery status with one block per recipient, and the returned message: its header alone or, by the
 setting, all of it while it is small. The report is an ordinary message with the null sender, so
 that no report can ever cause another one (RFC 5321 section 4.5.5), and says Auto-Submitted (RFC
@@ -29,11 +30,11 @@ from email.mime.text import MIMEText
 from email.policy import Compat32
 from email.utils import format_datetime
 from io import BytesIO
-from typing import Final
 
 from omq.base.clock import NS_PER_S
-from omq.services.mail.dsn import DELAYED, DELIVERED, FAILED, RELAYED
+from omq.services.mail.dsn import FAILED
 from omq.services.mail.mail_message import Failure, header_end, one_line
+from omq.services.mail.report_templates import ACTIONS, Templates, subject_field
 
 _LINE_BYTES_MAX = 998  # RFC 5322 2.1.1; a longer line travels encoded
 _REPLY = re.compile(r"[245]\d\d(?:\s|-|$)")
@@ -49,6 +50,7 @@ class ReportStyle:
     full: bool  # return the whole message while it is within `original_bytes_max`
     original_bytes_max: int
     scan_bytes: int
+    templates: Templates = field(default_factory=Templates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +66,13 @@ class FailedMessage:
     sender_id: str = ""  # the sender's own (RFC 3461 ENVID), decoded
     originals: Mapping[str, str] = field(default_factory=dict)  # ORCPT by recipient, decoded
     full: bool | None = None  # return all of it, or its header; None: as the style says
-
-
-_SUBJECTS: Final = {FAILED: "Undelivered mail returned to sender", DELAYED: "Delayed mail",
-                    DELIVERED: "Mail was delivered", RELAYED: "Mail was passed on"}
-_TEXTS: Final = {
-    FAILED: "Your message could not be delivered to the recipients below. It is not tried again.",
-    DELAYED: "Your message could not be delivered yet. It is tried again; do not send it again.",
-    DELIVERED: "Your message was delivered to the recipients below.",
-    RELAYED: "Your message was passed on to a host that does not tell what becomes of it."}
+    language: str = ""  # of the sender, as far as it is known
 
 
 def _action(failed: FailedMessage) -> str:
     """Of the report as a whole: the worst of its recipients'."""
     actions = {each.action for each in failed.failures}
-    return next((each for each in _SUBJECTS if each in actions), FAILED)
+    return next((each for each in ACTIONS if each in actions), FAILED)
 
 
 def message_id_of(message_id: str, style: ReportStyle) -> str:
@@ -88,21 +82,23 @@ def message_id_of(message_id: str, style: ReportStyle) -> str:
 
 def build_report(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
     """The report as RFC 5322 bytes with CRLF."""
+    template = style.templates.chosen(_action(failed), failed.language)
+    subject, text = template.filled(_values(failed, style))
     report = MIMEMultipart("report")
     report.set_param("report-type", "delivery-status")
-    report.attach(_explanation(failed, style))
+    report.attach(_explanation(text, template.language))
     report.attach(_status(failed, style))
     report.attach(_returned(failed, style))
     del report["MIME-Version"]  # stands among the fields below, which the package must not fold
-    return _fields(failed, style, now_ns) + _as_bytes(report)
+    return _fields(failed, style, now_ns, subject) + _as_bytes(report)
 
 
-def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
+def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int, subject: str) -> bytes:
     lines = (
         f"Date: {_date(now_ns)}",
         f"From: Mail Delivery System <MAILER-DAEMON@{style.hostname}>",
         f"To: <{one_line(failed.sender)}>",
-        f"Subject: {_SUBJECTS.get(_action(failed), _SUBJECTS[FAILED])}",
+        f"Subject: {subject_field(subject)}",
         f"Message-ID: {message_id_of(failed.message_id, style)}",
         "Auto-Submitted: auto-replied",
         "MIME-Version: 1.0",
@@ -110,14 +106,22 @@ def _fields(failed: FailedMessage, style: ReportStyle, now_ns: int) -> bytes:
     return "".join(f"{line}\r\n" for line in lines).encode("utf-8", "replace")
 
 
-def _explanation(failed: FailedMessage, style: ReportStyle) -> MimePart:
+def _values(failed: FailedMessage, style: ReportStyle) -> dict[str, str]:
+    """What a template's fields stand for; none holds a line end but the recipients."""
     described = "\n\n".join(
         f"<{one_line(each.recipient)}>: {each.status}\n    {_by(each)}{each.reason}"
         for each in failed.failures)
-    text = (f"This is the mail system at host {style.hostname}.\n\n"
-            f"{_TEXTS.get(_action(failed), _TEXTS[FAILED])}\n"
-            f"For help, write to {style.postmaster} and include this report.\n\n{described}\n")
-    return MIMEText(text, "plain", "us-ascii" if text.isascii() else "utf-8")
+    return {"host": style.hostname, "postmaster": style.postmaster, "recipients": described,
+            "sender": one_line(failed.sender), "count": str(len(failed.failures)),
+            "id": one_line(failed.envelope_id or failed.message_id),
+            "arrival": _date(failed.arrival_ns)}
+
+
+def _explanation(text: str, language: str) -> MimePart:
+    part = MIMEText(text, "plain", "us-ascii" if text.isascii() else "utf-8")
+    if language:
+        part["Content-Language"] = language
+    return part
 
 
 def _said(failure: Failure) -> bool:

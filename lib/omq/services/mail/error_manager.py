@@ -9,6 +9,9 @@ leaves ERRMGR, in one atomic operation. What its sender does not want to be told
 3461) is not told. A message with the null sender is itself a report, or must not be answered: it
 goes to queue ERROR, where an operator finds it with its reasons, and an event says so.
 
+A site's own words are files of `report_templates`; one that is wrong is an event (1522) at the
+start and at a reload, and what is built in is used in its place.
+
 Reports are limited in number (omq.services.mail.report_rate): those beyond it wait on ERRMGR.
 
 Loop protection: a report has the null sender, so whatever happens to it ends on ERROR, never in a
@@ -28,7 +31,7 @@ from typing import Final
 
 from omq import Outgoing
 from omq.base import clock, events, fault, limits, names
-from omq.base.event_log import REPORT, WARNING
+from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
 from omq.services.mail.delivery_report import (
@@ -41,6 +44,9 @@ from omq.services.mail.dsn import ENVID, RET, Wish, decoded, wishes_of
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import arrival_ns, made_lines, mail_id, mail_log_of, shown
 from omq.services.mail.report_rate import ReportRate
+from omq.services.mail.report_templates import load_templates
+from omq.services.mail.routes import language_of
+from omq.services.mail.routes_file import load_routes
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
 
@@ -67,7 +73,11 @@ class ErrorManagerService(Service):
         self.style = ReportStyle(
             hostname, postmaster if "@" in postmaster else f"{postmaster}@{hostname}",
             settings.report_original == "full", settings.report_bytes_max,
-            settings.mail_header_scan_bytes)
+            settings.mail_header_scan_bytes, load_templates(settings.report_templates))
+        for each in self.style.templates.wrong:
+            self.context.log.event(events.REPORT_TEMPLATE_WRONG, ERROR, file=str(each.path),
+                                   line=each.line, reason=each.reason)
+        self.languages = load_routes(self.context.conf_dir).languages
 
     def close(self) -> None:
         self.rated.flush(NEVER)
@@ -97,7 +107,8 @@ class ErrorManagerService(Service):
                           arrival_ns(properties, message.put_time_ns), failures, about,
                           decoded(properties.get(ENVID, "")),
                           {address: wish.original for address, wish in wishes.items()},
-                          _RETURNED.get(properties.get(RET, "").upper())),
+                          _RETURNED.get(properties.get(RET, "").upper()),
+                          language_of(self.languages, envelope.sender)),
             self.style, clock.wall_ns())
         answer = mail.Envelope("", (envelope.sender,), smtputf8=not envelope.sender.isascii())
         fault.point("errmgr.before_move")

@@ -105,6 +105,21 @@ def run(words: Sequence[str], user: str, body: bytes, timeout_s: float, *,
     """(exit code, first words) of a command. OSError: it cannot be started. TimeoutError.
 
     `children_stay`: what it leaves behind is not killed with its end, only with its time-out."""
+    code, said = _ended(words, user, body, timeout_s, OUTPUT_BYTES_MAX, subprocess.STDOUT,
+                        children_stay=children_stay)
+    return code, one_line(said.decode("utf-8", "replace"))
+
+
+def answer_of(words: Sequence[str], user: str, question: bytes, timeout_s: float, bytes_max: int
+              ) -> tuple[int, bytes]:
+    """(exit code, the first `bytes_max` of what it wrote to its standard output). OSError,
+    TimeoutError."""
+    return _ended(words, user, question, timeout_s, bytes_max, subprocess.DEVNULL,
+                  children_stay=False)
+
+
+def _ended(words: Sequence[str], user: str, body: bytes, timeout_s: float, bytes_max: int,
+           errors: int, *, children_stay: bool) -> tuple[int, bytes]:
     entry = _entry(user) if user and not os.geteuid() else None
     rights: dict[str, Any] = {} if entry is None else {
         "user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
@@ -114,7 +129,7 @@ def run(words: Sequence[str], user: str, body: bytes, timeout_s: float, *,
             writing.write(body)
         os.lseek(text, 0, os.SEEK_SET)
         child = subprocess.Popen(
-            words, stdin=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
+            words, stdin=text, stdout=subprocess.PIPE, stderr=errors, cwd="/",
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
             start_new_session=True, **rights)
     finally:
@@ -122,7 +137,7 @@ def run(words: Sequence[str], user: str, body: bytes, timeout_s: float, *,
     with child:
         try:
             deadline = time.monotonic() + timeout_s
-            said = _said(child, deadline)
+            said = _said(child, deadline, bytes_max)
             return child.wait(timeout=max(0.1, deadline - time.monotonic())), said
         except subprocess.TimeoutExpired as error:
             raise TimeoutError from error
@@ -139,7 +154,7 @@ def _entry(user: str) -> pwd.struct_passwd:
         raise FileNotFoundError(f"there is no user {user} any more") from error
 
 
-def _said(child: subprocess.Popen[bytes], deadline: float) -> str:
+def _said(child: subprocess.Popen[bytes], deadline: float, bytes_max: int) -> bytes:
     """Its output, to its end or to that of the command: what it left behind in the background may
     hold the line for ever, and is no part of the answer. TimeoutError."""
     assert child.stdout is not None
@@ -151,8 +166,8 @@ def _said(child: subprocess.Popen[bytes], deadline: float) -> str:
         while ready := poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             piece = os.read(line, 65536) if any(each == line for each, _ in ready) else b""
             if not piece:
-                return one_line(kept.decode("utf-8", "replace"))
-            kept += piece[: max(0, OUTPUT_BYTES_MAX - len(kept))]
+                return kept
+            kept += piece[: max(0, bytes_max - len(kept))]
         raise TimeoutError
     finally:
         os.close(ended)

@@ -12,7 +12,8 @@ Crash argument: the handler has no side effect but the disposition. Killed befor
 comes again and gives the same; killed after it, all has happened.
 
 Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable): a message
-whose header is no header is routed by its envelope alone.
+whose header is no header is routed by its envelope alone, and one for which a map of addresses has
+no answer waits, all of it (event 1521).
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from omq import Outgoing
 from omq.base import events, fault, names
 from omq.base.errors import MessageTooLong, OmqError
 from omq.base.event_log import REPORT, WARNING
+from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
+from omq.services.mail.map_errors import MapFailed
+from omq.services.mail.routes import Routes
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.routing import Source, messages_of, route
 from omq.services.readers.parent import run_service
@@ -38,14 +42,21 @@ class RouterService(Service):
     title = "Service Router"
 
     def open(self) -> None:
+        settings = self.context.settings
+        self.rated = RatedLog(self.context.log, settings.event_burst, settings.event_period_s)
+        self.routes = Routes()
         self.reload()
         self.mail_log = mail_log_of(self.context)
         self.context.log.event(events.ROUTER_STARTED, REPORT)
 
     def reload(self) -> None:
-        self.routes = load_routes(self.context.conf_dir, mail_hostname(self.context.settings))
+        before, self.routes = self.routes, load_routes(
+            self.context.conf_dir, mail_hostname(self.context.settings))
+        before.close()
 
     def close(self) -> None:
+        self.routes.close()
+        self.rated.flush(NEVER)
         self.mail_log.close()
         self.context.log.event(events.ROUTER_STOPPED, REPORT)
 
@@ -58,13 +69,23 @@ class RouterService(Service):
         moves: list[Disposition] = []
         with self.context.log.together():
             for message in messages:
-                new = tuple(route(message, self.routes, scan_bytes))
+                try:
+                    new = tuple(route(message, self.routes, scan_bytes))
+                except MapFailed as error:
+                    moves.append(self._unanswered(message, error))
+                    continue
                 kept = self._kept(message, new)
                 if kept is None:
                     self._report(message, new)
                 moves.append(kept or Move((), new))
         fault.point("router.before_move")
         return moves
+
+    def _unanswered(self, message: Message, error: MapFailed) -> Defer:
+        """A map has no answer: nobody else has the mail meanwhile, all of it waits."""
+        self.rated.event(events.MAIL_MAP_FAILED, WARNING, error.source, map=error.source,
+                         reason=error.reason, message_id=message.message_id)
+        return Defer(float(self.context.settings.local_retry_s), f"a map: {error}")
 
     def _kept(self, message: Message, new: Sequence[Outgoing]) -> Defer | None:
         """With `soft_bounce` a mail of which a report would tell waits here, whole."""

@@ -2,24 +2,27 @@
 
 They are read from routes.conf (omq.services.mail.routes_file), once; the router alone resolves, so
 that a recipient's way is decided in one place. Resolution of one address, first match wins: a queue
-for this very address; an alias (its members are resolved in turn); a local domain (a mailbox, or
-the rule for unknown users); a queue for the domain, for a domain above it, for everything else.
+for this very address; an alias (its members are resolved in turn); for a local or relayed domain
+what a map names, as an alias would; a local domain (a mailbox, or the rule for unknown users); a
+queue for the domain, for a domain above it, for everything else.
 
 Invariants: 1. resolution ends: an alias is expanded once per recipient, so a circle gives nothing,
-and a recipient with nothing is a failure, never silence; 2. an alias that names itself keeps a copy
-for the mailbox of that name; 3. the order of destinations is that of the file.
+a recipient with nothing is a failure, never silence, and what maps lead to is bounded; 2. an alias
+that names itself keeps a copy for the mailbox of that name; 3. the order of destinations is that of
+the file.
 
-No errors: an address that leads nowhere is a Failure, which its sender is told.
+Errors: an address that leads nowhere is a Failure, which its sender is told. MapFailed and
+MapMissing leave `resolve` where a map has no answer (omq.services.mail.maps).
 """
 
 from __future__ import annotations
 
 import pwd
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from omq.base import names
 from omq.base.errors import BadName
@@ -27,15 +30,28 @@ from omq.base.limits import MIB
 from omq.services.mail.mail_message import Failure, split_address
 from omq.services.mail.mailbox_rules import MailboxRules
 from omq.services.mail.maildir import mailbox_name
+from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.smtp_address import literal, plain_local
 
+if TYPE_CHECKING:
+    from omq.services.mail.maps import Maps
+
 PORT_MAX: Final = 65535
+MAPPED_MAX: Final = 100  # look-ups with a result, for one recipient
+MAPPED_PLACES_MAX: Final = 1000
 DEFAULT: Final = "*"
 REPORT_ERROR: Final = "error"
 POSTMASTER: Final = "postmaster"
 LOOPBACK: Final = frozenset(("127.0.0.1", "::1"))
 
 _Value = TypeVar("_Value")
+Look = Callable[[str], tuple[str, ...] | None]
+"""What the maps have for an address."""
+
+
+def _nothing(key: str) -> None:
+    del key
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -119,6 +135,15 @@ class Routes:
     hops_max: int = 50
     blind_copies_max: int = 100
     blind_bytes_max: int = 64 * MIB
+    languages: Mapping[str, str] = field(default_factory=dict)  # of senders, for reports
+    recipient_maps: Maps | None = None
+    sender_maps: Maps | None = None
+
+    def close(self) -> None:
+        """No more look-ups."""
+        for each in (self.recipient_maps, self.sender_maps):
+            if each is not None:
+                each.close()
 
     def is_local(self, address: str) -> bool:
         """Whether the address, or its bare name, is one of this host."""
@@ -155,18 +180,28 @@ class Routes:
             found = bool(rest) and f".{rest}" in self.relayed
         return found
 
-    def resolve(self, recipient: str) -> tuple[list[Destination], list[Failure]]:
-        """Every destination of a recipient; failures name the recipient as it was given."""
+    def resolve(self, recipient: str, look: Look = _nothing
+                ) -> tuple[list[Destination], list[Failure]]:
+        """Every destination of a recipient; failures name the recipient as it was given. `look`
+        asks the maps; without it they are not asked. MapFailed, MapMissing."""
         found: dict[tuple[str, str], Destination] = {}
         failures: list[Failure] = []
-        waiting, expanded = deque([recipient]), set[str]()
+        waiting, expanded, mapped = deque([recipient]), set[str](), 0
         while waiting:
             address = waiting.popleft()
             key = self._key(address)
+            if key in expanded:
+                continue
             members = self._members(key)
+            if members is None and key not in self.queues:
+                members = self._mapped(key, look)
+                mapped += members is not None
+                if mapped > MAPPED_MAX or len(waiting) + len(found) > MAPPED_PLACES_MAX:
+                    # For now: what they lead to is not known, so it is not refused for good.
+                    raise MapFailed("[recipient_maps]", "they lead on without end")
             if key in self.queues or members is None:
                 self._place(address, recipient, found, failures)
-            elif key not in expanded:
+            else:
                 expanded.add(key)
                 others = [each for each in members if self._key(each) != key]
                 if len(others) < len(members):
@@ -206,6 +241,17 @@ class Routes:
                 members = self.aliases.get(name)
             if members is not None:
                 return members
+        return None
+
+    def _mapped(self, key: str, look: Look) -> tuple[str, ...] | None:
+        """What a map has for the address, or for the user before the delimiter. Only domains of
+        ours are asked about: a stranger's recipients elsewhere are no question."""
+        local, domain = split_address(key)
+        if not (self.is_local(key) or self._is_relayed(domain)):
+            return None
+        for name in dict.fromkeys((local, self.without_extension(local))):
+            if (found := look(f"{name}@{domain}")) is not None:
+                return found
         return None
 
     def without_extension(self, local: str) -> str:
@@ -280,6 +326,13 @@ def peer_named(name: str) -> Peer | None:
         return Peer(host, int(port), tls)
     found = peer_of(text)
     return Peer(found.host, found.port, tls) if found else None
+
+
+def language_of(languages: Mapping[str, str], address: str) -> str:
+    """The language of whom a report is for: of the address, its domain, or one above it."""
+    local, domain = split_address(address)
+    return languages.get(f"{plain_local(local).lower()}@{domain}") or _by_domain(
+        languages, domain) or ""
 
 
 def _by_domain(table: Mapping[str, _Value], domain: str) -> _Value | None:

@@ -5,7 +5,9 @@
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
     [mailboxes] user, @domain or * = owner [quota]
     [senders]  login or * = addresses, @domains, *
+    [recipient_maps], [sender_maps] name = file:, regexp:, command:, sqlite: or ldap: source
     [tls]      domain, host, .domain or * = level [hosts]  [router] limits
+    [languages] address, domain, .domain or * = language
 
 conf/routes.conf explains every key. A section or key that is missing has its default.
 
@@ -15,10 +17,7 @@ Errors: ConfigError (file, line, key, reason, what is allowed), before anything 
 from __future__ import annotations
 
 import ipaddress
-import os
-import pwd
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,8 @@ from omq.base.settings_file import conf_path
 from omq.services.mail.mail_message import address_problem
 from omq.services.mail.mailbox_rules import rules_of
 from omq.services.mail.maildir import USER_RULE, mailbox_name
+from omq.services.mail.map_file import command_of, source_of
+from omq.services.mail.maps import Maps
 from omq.services.mail.routes import (
     DEFAULT,
     POSTMASTER,
@@ -47,11 +48,13 @@ from omq.services.mail.senders import senders_of
 
 FILE_NAME: Final = "routes.conf"
 _SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "senders", "tls",
-                    "router")
+                    "recipient_maps", "sender_maps", "languages", "router")
 _LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
-_ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max")
+_ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max", "map_timeout_s",
+                       "map_ttl_s", "map_lookups_max")
 _DELIMITERS: Final = ("+", "-", "=")
 _PIPE_NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
+_LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 _FILE: Final = "file:"
 _SYSTEM: Final = "passwd:"
 _USER_BYTES_MAX: Final = 64 * MIB
@@ -96,11 +99,30 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
         blind_copies_max=_number(limits, "blind_copies_max", default.blind_copies_max, 1, 500),
         blind_bytes_max=(limits["blind_bytes_max"].size(MIB, 4 * GIB)
                          if "blind_bytes_max" in limits else default.blind_bytes_max),
+        languages={_pattern(entry): _language(entry) for entry
+                   in sections.get("languages", empty).entries.values()},
+        recipient_maps=_maps(sections.get("recipient_maps"), limits, whole=True),
+        sender_maps=_maps(sections.get("sender_maps"), limits, whole=False),
     )
     _check_postmaster(routes, local, sections.get("aliases", empty))
     name = hostname.lower()
     elsewhere = name in {*routes.domains, *routes.queues, *routes.peers, *routes.relayed}
     return routes if elsewhere else replace(routes, hostname=name)
+
+
+def _language(entry: Entry) -> str:
+    if _LANGUAGE.fullmatch(entry.value.lower()) is None:
+        raise entry.error(f"{names.escape(entry.value)!r} is no language tag", "en, de-at, pt-br")
+    return entry.value.lower()
+
+
+def _maps(section: Section | None, limits: Mapping[str, Entry], *, whole: bool) -> Maps | None:
+    if section is None or not section.entries:
+        return None
+    return Maps([source_of(each, whole=whole) for each in section.entries.values()],
+                float(_number(limits, "map_timeout_s", 10, 1, 300)),
+                float(_number(limits, "map_ttl_s", 60, 1, 86400)),
+                _number(limits, "map_lookups_max", 20, 1, 1000))
 
 
 def _relayed(local: Section, domains: tuple[str, ...]) -> frozenset[str]:
@@ -178,17 +200,9 @@ def _peer(entry: Entry, pipes: Mapping[str, Pipe]) -> Peer:
 
 def _pipe(entry: Entry) -> tuple[str, Pipe]:
     allowed = "user /path/of/command words"
-    try:
-        user, *words = shlex.split(entry.value)
-        uid = pwd.getpwnam(user).pw_uid
-    except (ValueError, KeyError) as error:
-        raise entry.error(f"no command: {error}", allowed) from error
-    if not words or not words[0].startswith("/") or _PIPE_NAME.fullmatch(entry.key) is None:
-        raise entry.error("no command with an absolute path, or a wrong name", allowed)
-    if not uid or (os.geteuid() and uid != os.geteuid()):
-        raise entry.error(f"it cannot run as {names.escape(user)}",
-                          "not root; another user than the service's only if that is root")
-    return entry.key, Pipe(user, tuple(words))
+    if _PIPE_NAME.fullmatch(entry.key) is None:
+        raise entry.error("a wrong name", allowed)
+    return entry.key, command_of(entry, entry.value, allowed)
 
 
 def _delimiter(local: Section) -> str:

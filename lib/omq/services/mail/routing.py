@@ -19,13 +19,14 @@ Rules:
    one report. Those elsewhere have a message each; beyond `blind_copies_max`, or where copies would
    exceed `blind_bytes_max`, they share some.
 
-No errors: a message whose header is no header is routed by its envelope alone.
+Errors: MapFailed alone; a message whose header is no header is routed by its envelope.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from omq import Outgoing
@@ -48,11 +49,13 @@ Resolve = Callable[[str], tuple[list[Destination], list[mail.Failure]]]
 
 
 def route(message: Message, routes: Routes, scan_bytes: int) -> Iterator[Outgoing]:
-    """The messages that take the place of a submitted one; at least one."""
+    """The messages that take the place of a submitted one; at least one. MapFailed."""
     properties, text = message.properties, message.body
     fields = list(mail.header_fields(text, scan_bytes))
+    maps = routes.recipient_maps
+    resolve = partial(routes.resolve, look=maps.ask) if maps else routes.resolve
     return _routed(text, fields, mail.Envelope.of(properties).recipients,
-                   Source.of(message, properties), routes, routes.resolve)
+                   Source.of(message, properties), routes, resolve)
 
 
 def straight(text: bytes, fields: mail.Fields, recipients: Sequence[str],

@@ -7,12 +7,14 @@ An address is a user's own if mail for it comes into his mailbox here, by name, 
 alias, or if it is his login itself. Others need a line; '*' as the key is for every login, '*' as
 the value is for any sender. The null sender, of reports and receipts, is everybody's. Postfix has
 the same as smtpd_sender_login_maps with reject_authenticated_sender_login_mismatch. The fields of
-the text are not looked at.
+the text are not looked at. Where [senders] and the user's own addresses do not have it, the maps of
+[sender_maps] are asked for the login.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from omq.base import names
@@ -48,7 +50,7 @@ def _plain(address: str) -> str:
 
 
 def may_send_as(routes: Routes, login: str, sender: str) -> bool:
-    """Whether this user may have this sender in the envelope."""
+    """Whether this user may have this sender in the envelope. MapMissing, MapFailed."""
     if not sender:
         return True
     plain, domain = _plain(routes.qualified(sender)), split_address(sender)[1]
@@ -58,6 +60,10 @@ def may_send_as(routes: Routes, login: str, sender: str) -> bool:
             return True
     if plain == _plain(routes.qualified(login)):
         return True
-    own = {place.key for place in routes.resolve(login)[0] if place.queue == names.LOCAL}
-    return routes.accepts(sender) and any(
-        place.key in own for place in routes.resolve(sender)[0])
+    maps = routes.recipient_maps
+    resolve = partial(routes.resolve, look=maps.known) if maps else routes.resolve
+    own = {place.key for place in resolve(login)[0] if place.queue == names.LOCAL}
+    if routes.accepts(sender) and any(place.key in own for place in resolve(sender)[0]):
+        return True
+    mapped = routes.sender_maps.known(login.lower()) if routes.sender_maps else None
+    return not {_plain(each) for each in mapped or ()}.isdisjoint((ANY, plain, f"@{domain}"))

@@ -24,7 +24,7 @@ from omq.base.event_log import REPORT, WARNING
 from omq.services.mail.sasl import MECHANISMS, Credentials, Exchange, SaslError, decoded, exchange
 from omq.services.mail.smtp_clients import Act
 from omq.services.mail.smtp_handler import Answer, Listener
-from omq.services.mail.smtp_milters import MilterCommands
+from omq.services.mail.smtp_mapping import MappingCommands
 from omq.services.mail.smtp_trace import fit
 from omq.services.network.tls import Secured
 
@@ -32,7 +32,7 @@ _NO_SERVICE: Final = frozenset(("CONNECT", "GET", "HEAD", "POST", "PUT"))
 """Who says this is no mail client, but something that was led here (a browser, a proxy)."""
 
 
-class SmtpCommands(MilterCommands):
+class SmtpCommands(MappingCommands):
     """One session's."""
 
     _began = False

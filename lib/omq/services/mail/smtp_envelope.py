@@ -60,6 +60,7 @@ class EnvelopeCommands:
         self._peer = self._key = self._helo = ""
         self._judged: tuple[Policy, bool] | None = None  # the last answer of `_own`
         self._errors = 0
+        self._counted = False  # this RCPT, which is carried out again
         self._extended = False
         self._secured: Secured | None = None
         self._user = ""  # who has proved to be it
@@ -150,7 +151,7 @@ class EnvelopeCommands:
         if isinstance(wish, str):
             return wish
         address, policy = path[0], self._handler.policy
-        if self._exceeds(Act.RECIPIENT):
+        if not self._counted and self._exceeds(Act.RECIPIENT):
             return self._no("RCPT", "450 4.7.1 too many recipients of this client", address)
         if (problem := address_problem(address, utf8=given.utf8)) is not None:
             return f"553 5.1.3 the recipient is no address: {problem}"

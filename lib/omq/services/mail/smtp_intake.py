@@ -268,7 +268,8 @@ def _outgoing(submission: Submission) -> Stored:
     message_id = next((text for _, text in mail.field_values(body, _MESSAGE_ID, fields)), "")
     by_router = partial(_for_router, submission, priority)
     recipients = mail.lines(submission.properties.get(mail.TO, ""))
-    if submission.routes is not None and 0 < len(recipients) <= STRAIGHT_RECIPIENTS_MAX:
+    if submission.routes is not None and 0 < len(recipients) <= STRAIGHT_RECIPIENTS_MAX and all(
+            each in submission.resolved for each in recipients):
         message = straight(
             body, fields, recipients, submission.properties, priority,
             bytes.fromhex(submission.mail_id), submission.routes,

@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -37,6 +38,7 @@ from omq.base.event_log import WARNING
 from omq.services.mail import mail_message as mail
 from omq.services.mail import milter_packets as packets
 from omq.services.mail.mail_message import HELD
+from omq.services.mail.map_errors import MapFailed, MapMissing
 from omq.services.mail.milter_changes import Changed, apply
 from omq.services.mail.milter_client import Kind, Milter, MilterFailed, Verdict
 from omq.services.mail.milter_packets import MilterWrong
@@ -231,7 +233,8 @@ class MilterCommands(AskingCommands):
         given.recipients[:] = found.recipients
         for each in found.recipients:
             if each not in given.resolved:
-                given.resolved[each] = self._handler.policy.resolved(each)[1]
+                with suppress(MapMissing, MapFailed):  # then ROUTER's reader asks the maps
+                    given.resolved[each] = self._handler.policy.resolved(each)[1]
 
     def _failed(self, given: Transaction, milter: Milter, error: Exception) -> Verdict:
         """What becomes of the mail."""

@@ -57,11 +57,14 @@ class Policy:
     def resolved(self, address: str) -> tuple[bool, Resolved]:
         """Whether strangers may send to this recipient, and where its mail goes by `routes`. What
         they alone decide is remembered: users of the system come and go without a reload. Lists
-        are not: behind a delimiter a stranger finds names for one without end."""
+        are not: behind a delimiter a stranger finds names for one without end. Maps have a memory
+        of their own. MapMissing, MapFailed."""
         found = self.known.get(address)
         if found is None:
-            found = self.routes.accepts(address), self.routes.resolve(address)
-            if not self.routes.users_of_system and len(found[1][0]) <= 1:
+            maps = self.routes.recipient_maps
+            found = self.routes.accepts(address), (
+                self.routes.resolve(address, maps.known) if maps else self.routes.resolve(address))
+            if not (maps or self.routes.users_of_system) and len(found[1][0]) <= 1:
                 if len(self.known) >= RECIPIENTS_KNOWN_MAX:
                     self.known.clear()
                 self.known[address] = found

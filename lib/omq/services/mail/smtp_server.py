@@ -193,6 +193,7 @@ class SmtpServer:
             policy = load_policy(settings, context.conf_dir, context.paths.root)
             await self._open(settings)
             policy.mailboxes.promises.made.update(handler.policy.mailboxes.promises.made)
+            handler.policy.routes.close()
             handler.policy, handler.memory.limit = policy, settings.smtp_memory_bytes_max
             context.log.event(events.SERVICE_RELOADED, REPORT)
         except (ConfigError, PortInUse) as error:
