@@ -34,8 +34,12 @@ _CONTAINER: Final = int(FrameFlag.CONTAINER)
 def is_certain(header: BlockHeader, data: bytes | memoryview) -> bool:
     """See the module; of a block whose own CRC is right."""
     frames = FRAME.array(data, header.count, BLOCK.size)
-    if (frames["flags"] & _CONTAINER).any():
-        return False
+    return not (frames["flags"] & _CONTAINER).any() and has_payloads(header, data)
+
+
+def has_payloads(header: BlockHeader, data: bytes | memoryview) -> bool:
+    """Whether each payload passes the CRC of its frame; of a block whose own CRC is right."""
+    frames = FRAME.array(data, header.count, BLOCK.size)
     at, view = header.payload_at, memoryview(data)
     having = frames[frames["length"] > 0]
     for offset, length, crc in zip(having["offset"].tolist(), having["length"].tolist(),

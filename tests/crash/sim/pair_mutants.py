@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+from omq.core.redo.redo import ALL
 from omq.core.standby.replica import Replica
 from omq.format.standby import Piece, PieceKind, Synced
 from omq.services.standby.sending import Sending
 from omq.storage import mirror_chain, mirror_start
 from omq.storage.container_copy import ContainerCopy
 from omq.storage.journal_mirror import JournalMirror
-from omq.storage.journal_scan import FileScan
+from omq.storage.journal_scan import Block, FileScan
 from tests.crash.sim.pair_explore import MOVING, How, StandbyCuts, primary_cut
 
 Patch = Callable[[], Any]
@@ -58,6 +59,12 @@ def _retires_early(self: Replica) -> int:
         return _retire(self)
     finally:
         self.checkpoint_lsn = before
+
+
+def _believes_all(self: Replica) -> Iterator[tuple[list[Block], int]]:
+    blocks, self._held = self._held, []
+    if blocks:
+        yield blocks, ALL
 
 
 _turn = Sending.turn
@@ -126,6 +133,9 @@ MUTANTS = {
         lambda: mock.patch.object(JournalMirror, "redo_limit", property(
             lambda self: self.mark.lsn)),
         _by_primary_cuts("plain", "checkpoints", "rotation")),
+    "a torn tail of the primary is damage": PairMutant(
+        lambda: mock.patch.object(Replica, "_judged", _believes_all),
+        _by_primary_cuts("rotation")),
     "bodies are not copied": PairMutant(
         lambda: mock.patch.object(Replica, "_carry_out", lambda self, block: None),
         _by_standby_cuts("rotation", "behind_store", how=MOVING)),

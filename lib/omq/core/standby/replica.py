@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -45,7 +46,7 @@ from omq.core.engine.state import IDEL
 from omq.core.judge.presence import pool_findings
 from omq.core.redo.changes import Unusable
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
-from omq.core.redo.redo import Redo
+from omq.core.redo.redo import ALL, Redo
 from omq.core.redo.window import MOVES_BODIES
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FrameFlag
@@ -56,6 +57,7 @@ from omq.storage import containers, durable, poolctrl
 from omq.storage.containers import REF_BYTES
 from omq.storage.journal_follower import JournalFollower
 from omq.storage.journal_scan import Block
+from omq.storage.mirror_chain import has_payloads
 from omq.storage.payloads import PayloadReader
 from omq.storage.pool import PoolFiles
 from omq.storage.retire import retirable, retire
@@ -80,6 +82,8 @@ class Replica:
         self._copies = StoreCopy(paths, uuid)
         self._epoch = 0
         self._at = (0, 0, 0)  # file, offset, LSN behind the last block that was redone
+        self._held: list[Block] = []  # that follow it, and are not redone yet
+        self._durable = 0  # what the blocks until now said
         self._ended: list[str] = []  # references of containers that no message names behind it
         self.checkpoint_lsn = 0
         self.findings: list[Finding] = []
@@ -113,27 +117,53 @@ class Replica:
         """The journal behind what was redone has changed: look at it anew."""
         self._follower.close()
         self._follower = JournalFollower(self._paths, self._uuid, *self._at)
+        self._held = []
 
     def advance(self, limit: int) -> int:
         """Redo up to `limit`, or about WINDOW_BYTES of it; how many bytes of blocks. 0: nothing."""
-        blocks = self._follower.read(limit, WINDOW_BYTES)
+        read = self._follower.read(limit, WINDOW_BYTES)
         self._note(self._follower.findings)
+        done, self._held = 0, [*self._held, *read]
         try:
-            for part in _apart(blocks):
-                self._carry_out(part[0])
-                self._note_containers(part[0])
-                self.redo.apply(part)
-                last = part[-1]
-                self._at = last.number, last.offset + last.header.length, last.header.last_lsn
+            for blocks, known in self._judged():
+                for part in _apart(blocks):
+                    self._redo(part, known)
+                done += sum(block.header.length for block in blocks)
         except SpoolFull:
             self.rewind()  # what was read and not redone comes again, when there is room
             raise
-        if blocks:
-            self._epoch = max(self._epoch, *(block.header.epoch for block in blocks))
-            self.redo.next_qpool = max(self.redo.next_qpool,
-                                       *(block.header.next_qpool for block in blocks))
-        self._note(self.redo.findings)
-        return sum(block.header.length for block in blocks)
+        return done
+
+    def _judged(self) -> Iterator[tuple[list[Block], int]]:
+        """What can be redone of the blocks that are there, each part with what was durable when its
+        epoch ended (ALL: it goes on, and the primary has them on its disk). Where an epoch ended
+        uncleanly its last blocks may be torn, and the primary's start has judged them by that
+        (core.load.recovery). So a block with a payload that is not valid is held until a later one
+        says which it is: durable, and damaged; or torn (ADR 0129)."""
+        while self._held:
+            blocks = _same_epoch(self._held)
+            known = max(self._durable, *(block.header.durable for block in blocks))
+            over = len(blocks) < len(self._held)
+            if not over:
+                blocks = _whole(blocks, known)
+            self._held = self._held[len(blocks):]
+            if not blocks:
+                return
+            self._durable = known
+            yield blocks, known if over else ALL
+
+    def _redo(self, part: list[Block], known: int) -> None:
+        self._carry_out(part[0])
+        self._note_containers(part[0])
+        self.redo.apply(part, known)
+        last = part[-1]
+        self._at = last.number, last.offset + last.header.length, last.header.last_lsn
+        self._epoch = max(self._epoch, last.header.epoch)
+        self.redo.next_qpool = max(self.redo.next_qpool,
+                                   *(block.header.next_qpool for block in part))
+        torn = [each for each in self.redo.findings if each.lsn > known]
+        self._note([each for each in self.redo.findings if each not in torn])
+        self.redo.findings.clear()
 
     def _note(self, found: list[Finding]) -> None:
         """Keep what is damage; what a mere crash leaves is none."""
@@ -239,6 +269,19 @@ def _leaves_idel(block: Block) -> Vector:
     """Which frames end a message that waited for its container to be removed."""
     frames = block.frames
     return np.asarray((frames["queue"] == IDEL) & (frames["flags"] & _LAST_PART != 0))
+
+
+def _same_epoch(blocks: list[Block]) -> list[Block]:
+    """Those at the beginning that are of one epoch."""
+    epoch = blocks[0].header.epoch
+    return list(takewhile(lambda block: block.header.epoch == epoch, blocks))
+
+
+def _whole(blocks: list[Block], known: int) -> list[Block]:
+    """Those before the first that is above what is known to be durable, and has a payload that is
+    not valid."""
+    return list(takewhile(lambda block: block.header.last_lsn <= known
+                          or has_payloads(block.header, block.data), blocks))
 
 
 def _apart(blocks: list[Block]) -> Iterator[list[Block]]:
