@@ -59,8 +59,9 @@ STANDBYS = {
     "standby.before_send", "standby.after_send", "standby.after_ack", "standby.before_ack",
     "standby.before_redo", "standby.before_checkpoint", "standby.before_retire",
     "promote.after_mark", "promote.after_redo", "promote.after_note", "promote.after_instance",
+    "put_again.after_put",
 }
-"""Points of standbys and of what sends them: test_standby_points."""
+"""Points of standbys and of what sends them: test_standby_points, test_standby_aside."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
 

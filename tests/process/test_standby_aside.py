@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+import omq
 from omq.base.errors import Exit
 from tests.process import instance as world
 from tests.process.instance import MANAGER, WRITER
-from tests.process.processes import WAIT_S
+from tests.process.processes import WAIT_S, start_program
 from tests.process.test_standby import OMQ, Pair, client
 
 
@@ -112,3 +113,63 @@ def test_what_an_old_primary_alone_has_is_named(pair: Pair) -> None:
     assert done.returncode not in (0, Exit.NO), "a spool without a journal has not nothing to tell"
     pair.primary.paths.uuid.write_bytes(before)
     assert pair.bodies()[:3] == [b"kept 0", b"kept 1", b"kept 2"]
+
+
+def test_what_is_lost_is_put_again_once(omq_instance: world.Instance, tmp_path: Path) -> None:
+    """Killed in the middle and repeated; and where a queue remembers no ids."""
+    omq_instance.queues(world.QUEUES.replace("[A]\n", "[A]\ndedupe_s = 3600\n"))
+    omq_instance.start(MANAGER, WRITER)
+    omq_instance.ready()
+    pair = Pair(omq_instance, tmp_path / "standby")
+    before = pair.primary.paths.uuid.read_bytes()
+    with client(pair) as c:
+        pair.make()
+        follower = pair.follow()
+        c.put("C", b"the last that both have")
+        pair.caught_up()
+        follower.send_signal(signal.SIGTERM)
+        assert follower.wait(WAIT_S) == 0
+        lost = [str(c.put("A", b"first", properties={"n": 1}, priority=7, group_id=b"g")),
+                str(c.put("A", b"x" * 300_000)),  # in a container
+                str(c.put(["A", "B"], b"own", message_id="mine-1"))]
+        forgetful = str(c.put("B", b"no ids are remembered there"))
+    pair.primary.kill(MANAGER, WRITER)
+    assert at_primary(pair, "demote").returncode == 0
+    gone = pair.primary.root.with_name("gone")
+    pair.primary.root.rename(gone)
+    assert pair.run("promote").returncode == 0
+    (promotion,) = pair.status()["promotions"]
+    words = ("put-again", "--from", str(gone), "--since", str(promotion["lsn"]), "--json")
+    refused = pair.run(*words)
+    assert refused.returncode == Exit.UNAVAILABLE, refused.stderr  # no manager runs there
+    child = start_program(MANAGER, ["--spool", str(pair.root), "--conf", str(pair.primary.conf)],
+                          output=pair.log)
+    try:
+        with omq.connect(pair.root, name="judge", timeout_s=WAIT_S) as c:
+            for wrong, why in ((("put-again",), "--from DIR"),
+                               (("put-again", "--from", str(pair.root), "--since", "5"),
+                                "is not a former primary")):
+                done = pair.run(*wrong)
+                assert done.returncode == Exit.USAGE and why in done.stderr, done.stderr
+            killed = pair.run(*words, fault="put_again.after_put:kill:2")
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+            assert len(list(c.browse("A"))) == 2
+            for _ in range(2):
+                done = pair.run(*words)
+                assert done.returncode == Exit.NO, done.stderr
+                *lines, last = map(json.loads, done.stdout.splitlines())
+                assert [each["state"] for each in lines] == [
+                    "put", "put", "put", "refused"], done.stdout
+                assert lines[-1]["id"] == forgetful and "B" in lines[-1]["queues"]
+                assert (last["lost"], last["refused"], last["complete"]) == (4, 1, True)
+            rows = list(c.browse("A"))
+            assert [row.body for row in rows] == [b"first", b"x" * 300_000, b"own"]
+            assert [row.message_id for row in rows] == lost
+            assert (rows[0].priority, rows[0].properties) == (7, {"n": 1})
+            assert [row.body for row in c.browse("B")] == [b"own"]
+    finally:
+        child.signal(signal.SIGTERM)
+        assert child.wait() == 0, pair.log.read_text()
+        pair.end()
+        gone.rename(pair.primary.root)
+        pair.primary.paths.uuid.write_bytes(before)

@@ -112,6 +112,7 @@ POINTS: Final = frozenset(
         "promote.after_redo",
         "promote.after_note",
         "promote.after_instance",
+        "put_again.after_put",
     }
 )
 

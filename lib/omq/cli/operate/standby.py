@@ -16,6 +16,8 @@
     omq standby demote      this spool is no primary any more: no queue manager starts on it
     omq standby rejoin --member a -- tls://west.example.org     an old primary follows the new one
     omq standby aside --since LSN       what it has that the new primary does not, by message
+    omq standby put-again --from DIR --since LSN      on the new primary: what of that was not
+                                finished is put once more
 
 Unless standby_sync says otherwise the primary waits for nothing: what it acknowledged less than the
 lag ago is lost with it. Who may run `omq standby send` as the spool's user may read every message
@@ -39,6 +41,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from omq.base import clock
@@ -46,6 +49,7 @@ from omq.base.config import load_settings
 from omq.base.errors import BadArgument, BadRequest, Exit, PrimaryAnswers
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, say, tool_parser
+from omq.cli.operate.noting import add_reason
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
 from omq.storage import durable, instance_file, spool
@@ -216,6 +220,16 @@ def _aside(options: argparse.Namespace) -> int:
     return show(existing(options, tell_role=False).paths, options.since, as_json=options.json)
 
 
+def _put_again(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_put_again import put_again
+
+    if options.source is None or options.since is None or options.since < 1:
+        raise BadRequest(reason="say --from DIR, the spool of the former primary or what it put "
+                         "aside, and --since LSN, as for 'omq standby aside'")
+    return put_again(existing(options, tell_role=False), options.source, options.since,
+                     options.reason, as_json=options.json)
+
+
 def _rejoin(options: argparse.Namespace) -> int:
     from omq.cli.operate.standby_rejoin import rejoin
 
@@ -245,6 +259,7 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
     "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
+    "put-again": (_put_again, "on the primary: what a former one alone has and had not finished"),
     "forget": (_forget, "on the primary: drop a standby, and keep nothing for it"),
     "rejoin": (_rejoin, "on an old primary: follow the one that was promoted, without a copy"),
     "demote": (_demote, "on an old primary: no queue manager may start here again"),
@@ -262,6 +277,7 @@ def _parser() -> argparse.ArgumentParser:
         omq standby promote
         omq standby demote
         omq standby rejoin --member a -- tls://west.example.org
+        omq standby put-again --from /var/lib/omq/aside/0-12345 --since 12345
         """)
     words = ", ".join(f"{name} ({text})" for name, (_do, text) in _COMMANDS.items())
     parser.add_argument("command", choices=tuple(_COMMANDS), metavar="COMMAND", help=words)
@@ -270,8 +286,12 @@ def _parser() -> argparse.ArgumentParser:
                              "one to forget")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="with send: instead of standby_silence_s")
+    parser.add_argument("--from", dest="source", type=Path, metavar="DIR",
+                        help="with put-again: the spool of the former primary, or what it has put "
+                             "aside; it is read only")
+    add_reason(parser)
     parser.add_argument("--since", type=int, metavar="LSN",
-                        help="with aside: up to where the new primary has the same, as 'omq "
-                             "standby status' there says")
+                        help="with aside and put-again: up to where the new primary has the "
+                             "same, as 'omq standby status' there says")
     add_json(parser)
     return parser

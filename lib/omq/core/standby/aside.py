@@ -34,6 +34,7 @@ _MAKES: Final = mask(lambda rule: rule.makes)
 _MESSAGE: Final = mask(lambda rule: rule.about is About.MESSAGE)
 _KEPT: Final = int(FrameFlag.PERSISTENT)
 _NO_CHANGE: Final = int(FrameFlag.REPEATED)
+_MEMORY: Final = int(FrameFlag.MEMORY)
 _LAST: Final = FrameFlag.LAST_PART | FrameFlag.TO_IDEL
 
 
@@ -74,13 +75,18 @@ class Aside:
 def aside(paths: SpoolPaths, since: int) -> Aside:
     """What is above that LSN."""
     history, lines, last, first = History(paths), dict[int, Line](), 0, 0
+    memories = set[int]()  # no messages: what queues remember of ids
 
     def choose(frames: Vector) -> Vector:
         nonlocal last, first
         last, first = max(last, int(frames["lsn"][-1])), first or int(frames["lsn"][0])
         flags = frames["flags"]
-        return np.asarray((frames["lsn"] > since) & _MESSAGE[frames["type"]]
-                          & (flags & _KEPT != 0) & (flags & _NO_CHANGE == 0))
+        memories.update(frames["qpool"][flags & _MEMORY != 0].tolist())
+        chosen = ((frames["lsn"] > since) & _MESSAGE[frames["type"]] & (flags & _KEPT != 0)
+                  & (flags & _NO_CHANGE == 0))
+        if memories:
+            chosen &= ~np.isin(frames["qpool"], list(memories))
+        return np.asarray(chosen)
 
     for found in history.read(choose):
         _note(lines, found)
