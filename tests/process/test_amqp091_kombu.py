@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -46,8 +45,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = [*folder.glob("*.tar.gz")]
     if fetched.returncode or not found:
         pytest.skip(f"the source distribution of {wanted} cannot be fetched from the registry")
-    with tarfile.open(found[0]) as archive:
-        archive.extractall(folder, filter="data")
+    # Not by tarfile, which has no filter in 3.11.2.
+    subprocess.run(["tar", "-xf", found[0], "-C", folder], check=True)
     (made,) = (path.parents[1] for path in folder.glob("*/t/integration"))
     return made
 
