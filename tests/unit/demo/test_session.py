@@ -191,7 +191,7 @@ def test_an_instance_that_does_not_start_shows_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"]
-    monkeypatch.setattr("tests.demo.instance._command", lambda name: failing)
+    monkeypatch.setattr("tests.demo.instance.command", lambda name: failing)
     with (
         pytest.raises(InstanceError, match=r"ended at start with code 3[^$]*no luck"),
         running_instance(tmp_path / "spool", tmp_path / "omrc.log", 2525),

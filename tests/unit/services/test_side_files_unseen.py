@@ -210,6 +210,8 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/services/mail/drop_server.py": "the spool, at its start",
     "lib/omq/services/mail/mailbox_owner.py": "mailboxes: an error is a deferral",
     "lib/omq/services/mail/mailbox_quota.py": "the same, and guarded",
+    "lib/omq/services/mail/map_ldap.py": "configuration",
+    "lib/omq/services/mail/map_sources.py": "a map: an error has mail wait",
     "lib/omq/services/mail/routes_file.py": "configuration, and ~/.forward of a user",
     "lib/omq/services/manager/descriptors.py": "/proc",
     "lib/omq/services/manager/parts.py": "the spool",
