@@ -14,6 +14,7 @@ from omq.base.errors import Exit
 from omq.cli.launch import run as launch
 from omq.format.pool import RECORD_BYTES
 from tests.process.instance import MANAGER, WRITER, Instance
+from tests.waiting import until
 
 OLD, NEW = 40, 60
 
@@ -68,13 +69,14 @@ def test_the_service_goes_on_and_the_old_pool_waits(
         tmp_path: Path) -> None:
     omq_instance.start(MANAGER, WRITER)
     old = put(omq_instance, OLD, b"old")
+    pool = omq_instance.paths.msgpool / "0QP"
+    until(pool.exists)  # pool.writer may begin late, and is told to stop below
     if end == "killed":
         omq_instance.stop(WRITER)  # a checkpoint has them; what comes now is in the journal alone
         old += put(omq_instance, 5, b"late")
         omq_instance.kill(MANAGER)
     else:
         omq_instance.stop(MANAGER, WRITER)
-    pool = omq_instance.paths.msgpool / "0QP"
     assert pool.stat().st_size > OLD * RECORD_BYTES
     FAULTS[fault](pool)
     broken = pool.read_bytes() if pool.exists() else None

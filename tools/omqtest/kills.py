@@ -39,13 +39,16 @@ class Load:
         self.histories.mkdir(parents=True)
         self.until = place / "until"
         self.deaths = HistoryFile(self.histories / "deaths")
-        self._looked_ns = time.monotonic_ns()
+        self._before_ns = self._looked_ns = time.monotonic_ns()
         self._number = 0
         self.clients: dict[str, list[Child]] = {"reader": [], "putter": []}
 
     def keep(self, readers: int = 2, putters: int = 2) -> None:
         """As many as wanted, alive."""
-        since, self._looked_ns = self._looked_ns, time.monotonic_ns()
+        # Who dies loses its connection, and what it had in hand, a while before it can be waited
+        # for: at the last look it may have been dying.
+        since = self._before_ns
+        self._before_ns, self._looked_ns = self._looked_ns, time.monotonic_ns()
         if any(reader.poll() is not None for reader in self.clients["reader"]):
             self.deaths.say({"op": "death", "since": since})
         for kind, wanted in (("reader", readers), ("putter", putters)):
@@ -79,7 +82,7 @@ class Load:
     def move(self, run: Instance) -> None:
         """The next ones are clients of that instance."""
         self._run = run
-        self._looked_ns = time.monotonic_ns()
+        self._before_ns = self._looked_ns = time.monotonic_ns()
 
     def finish(self) -> Verdict:
         """Submitters end, readers empty the queues; the judgement."""
