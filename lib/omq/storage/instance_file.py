@@ -43,7 +43,7 @@ than a year at 30,000 frames a second. All terms together stay below 2**53, up t
 that keep numbers as doubles count exactly."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _MEMBER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
-PRIMARY_MAX: Final = 300
+PRIMARY_MAX: Final = 500
 UNNAMED: Final = "former"
 """The name of a former primary that never had one."""
 
