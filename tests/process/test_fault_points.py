@@ -51,17 +51,16 @@ ELSEWHERE = {
     "channel.before_resync", "channel.after_take", "channel.after_prepare", "channel.in_batch",
     "channel.half_batch", "channel.after_batch", "channel.before_commit", "channel.after_commit",
     "channel.before_put", "channel.after_put", "channel.before_accept", "channel.after_accept",
-    "drop.after_file", "drop.after_put",
+    "drop.after_file", "drop.after_put", "put_again.after_put",
 }
 """Points of clients and services: test_clients, test_readers, test_service_points, test_channels,
-test_channel and test_maildrop."""
+test_channel, test_maildrop and test_standby_aside."""
 STANDBYS = {
     "standby.before_send", "standby.after_send", "standby.after_ack", "standby.before_ack",
     "standby.before_redo", "standby.before_checkpoint", "standby.before_retire",
     "promote.after_mark", "promote.after_redo", "promote.after_note", "promote.after_instance",
-    "put_again.after_put",
 }
-"""Points of standbys and of what sends them: test_standby_points, test_standby_aside."""
+"""Points of standbys and of what sends them: test_standby_points."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
 

@@ -299,7 +299,7 @@ def test_what_is_wrong_is_refused(pair: Pair, tmp_path: Path) -> None:
         pair.root = tmp_path / "other"
         done = pair.run("init", *words, "--", *pair.send)
         assert done.returncode == Exit.USAGE and "--member" in done.stderr
-    done = pair.run("init", "--member", "c", "--", "ssh", "x" * 300)
+    done = pair.run("init", "--member", "c", "--", "ssh", "x" * 500)
     assert done.returncode == Exit.USAGE and "put a longer command into a script" in done.stderr
     done = pair.run("init", "--member", "c", "--", "false")
     assert done.returncode == Exit.TEMPORARY and "false" in done.stderr

@@ -48,7 +48,7 @@ def test_what_is_written_is_read(info: SpoolInfo, role: Role) -> None:
     ("role", ["primary"], "its role"), ("role", None, "its role"),
     ("member", "", "its member is no name"), ("member", "a/b", "its member"),
     ("member", "a" * 33, "its member"), ("member", 7, "its member"),
-    ("primary", "line\nbreak", "its primary is no text"), ("primary", "x" * 301, "its primary"),
+    ("primary", "line\nbreak", "its primary is no text"), ("primary", "x" * 501, "its primary"),
     ("primary", None, "its primary"), ("uuid", "00", "its uuid"),
 ])
 def test_what_is_wrong_is_named(key: str, value: object, reason: str) -> None:
