@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import select
 import signal
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.demo.alongside import Alongside
 from tests.demo.feed import Progress
 from tests.demo.processes import Daemon, auxiliaries, daemon, main_reader
 
@@ -50,37 +49,16 @@ VICTIMS = (
 )
 
 
-class Crasher:
+class Crasher(Alongside):
     """Kills the victims one after the other while the feed runs, in a thread of its own."""
 
     def __init__(self, run: Path, feed: Progress, say: Callable[[str], None]) -> None:
+        super().__init__("crasher")
         self._run = run
         self._feed = feed
         self._say = say
-        self._stopping = threading.Event()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="crasher")
-        self._end: Future[None] | None = None
 
-    def start(self) -> None:
-        """Begin to wait for the first victim's moment."""
-        self._end = self._pool.submit(self._kill_all)
-        self._pool.shutdown(wait=False)
-
-    def stop(self) -> None:
-        """Give up; the feed must have been stopped too."""
-        self._stopping.set()
-
-    @property
-    def running(self) -> bool:
-        """Whether a victim is still to be killed or to come back."""
-        return self._end is not None and not self._end.done()
-
-    def join(self) -> None:
-        """Wait for the end; raises CrashError if anything was not as it must be."""
-        if self._end is not None:
-            self._end.result()
-
-    def _kill_all(self) -> None:
+    def _happen(self) -> None:
         for victim in VICTIMS:
             count = int(self._feed.counts().total * victim.accepted_share)
             if not self._feed.wait_accepted(count):

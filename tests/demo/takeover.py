@@ -16,15 +16,14 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from omq.base.paths import SpoolPaths
 from omq.ipc.server.objects import ObjectList
+from tests.demo.alongside import Alongside
 from tests.demo.arrivals import id_in_header, sink_arrivals, split_trace
 from tests.demo.feed import Progress
 from tests.demo.instance import Instance, InstanceError, command, environment, started, stopped
@@ -57,19 +56,17 @@ def put_maildirs(conf: Path, maildirs: Path) -> None:
                     encoding="utf-8")
 
 
-class TakeOver:
+class TakeOver(Alongside):
     """See the module. `current`: the instance that serves, or is to; a thread does the rest."""
 
     def __init__(self, primary: Instance, base: Path, feed: Progress,
                  outcomes: Mapping[str, Outcome], say: Callable[[str], None]) -> None:
+        super().__init__("takeover")
         self.current = primary
         self._primary, self._base, self._feed = primary, base, feed
         self._outcomes, self._say = outcomes, say
         self._spool, self._log = base / "standby", base / "standby.log"
         self._follower: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="takeover")
-        self._end: Future[None] | None = None
         self._promoted: Instance | None = None
 
     def make(self) -> None:
@@ -88,25 +85,6 @@ class TakeOver:
         self._until(lambda: self._protection() == "synced", "be protected by the standby")
         self._say(f"a standby follows in {self._spool}: what is accepted is on both")
 
-    def start(self) -> None:
-        """Begin to wait for the moment."""
-        self._end = self._pool.submit(self._take_over)
-        self._pool.shutdown(wait=False)
-
-    def stop(self) -> None:
-        """Give up; the feed must have been stopped too."""
-        self._stopping.set()
-
-    @property
-    def running(self) -> bool:
-        """Whether the take-over is still to come to its end."""
-        return self._end is not None and not self._end.done()
-
-    def join(self) -> None:
-        """Wait for the end; what went wrong."""
-        if self._end is not None:
-            self._end.result()
-
     def close(self) -> None:
         """Stop what runs."""
         if self._follower is not None and self._follower.poll() is None:
@@ -115,7 +93,7 @@ class TakeOver:
         if self._promoted is not None:
             stopped(self._promoted)
 
-    def _take_over(self) -> None:
+    def _happen(self) -> None:
         count = int(self._feed.counts().total * ACCEPTED_SHARE)
         if not self._feed.wait_accepted(count):
             raise TakeOverError(f"the feed ended before {count} messages were accepted")
