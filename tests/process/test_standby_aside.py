@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,9 @@ def test_what_is_lost_is_put_again_once(omq_instance: world.Instance, tmp_path: 
         assert follower.wait(WAIT_S) == 0
         lost = [str(c.put("A", b"first", properties={"n": 1}, priority=7, group_id=b"g")),
                 str(c.put("A", b"x" * 300_000)),  # in a container
-                str(c.put(["A", "B"], b"own", message_id="mine-1"))]
+                str(c.put(["A", "B"], b"own", message_id="mine-1")),
+                str(c.put("A", b"later", delay_s=3600, expiry_s=7200))]
+        due, ends = time.time() + 3600, time.time() + 7200
         forgetful = str(c.put("B", b"no ids are remembered there"))
     pair.primary.kill(MANAGER, WRITER)
     assert at_primary(pair, "demote").returncode == 0
@@ -159,13 +162,16 @@ def test_what_is_lost_is_put_again_once(omq_instance: world.Instance, tmp_path: 
                 assert done.returncode == Exit.NO, done.stderr
                 *lines, last = map(json.loads, done.stdout.splitlines())
                 assert [each["state"] for each in lines] == [
-                    "put", "put", "put", "refused"], done.stdout
+                    "put", "put", "put", "put", "refused"], done.stdout
                 assert lines[-1]["id"] == forgetful and "B" in lines[-1]["queues"]
-                assert (last["lost"], last["refused"], last["complete"]) == (4, 1, True)
+                assert (last["lost"], last["refused"], last["complete"]) == (5, 1, True)
             rows = list(c.browse("A"))
-            assert [row.body for row in rows] == [b"first", b"x" * 300_000, b"own"]
+            assert [row.body for row in rows] == [b"first", b"x" * 300_000, b"own", b"later"]
             assert [row.message_id for row in rows] == lost
-            assert (rows[0].priority, rows[0].properties) == (7, {"n": 1})
+            assert (rows[0].priority, rows[0].properties, rows[0].group_id) == (7, {"n": 1}, "g")
+            assert rows[-1].state.name == "DEFERRED"
+            assert abs(rows[-1].due_ns / 1e9 - due) < 60
+            assert abs(rows[-1].expiry_ns / 1e9 - ends) < 60
             assert [row.body for row in c.browse("B")] == [b"own"]
     finally:
         child.signal(signal.SIGTERM)
