@@ -51,7 +51,7 @@ from omq.services.daemon.daemon import DaemonContext
 from omq.services.daemon.spool_access import restrict_access
 from omq.services.daemon.start_progress import StartProgress
 from omq.services.manager.descriptors import raise_limit
-from omq.services.manager.doubts import take_in_doubt
+from omq.services.manager.doubts import take_barriers, take_in_doubt
 from omq.services.manager.findings import mark_damage, report, set_aside
 from omq.services.manager.home import move_in
 from omq.services.manager.queue_changes import say_changes
@@ -165,6 +165,7 @@ def build(context: DaemonContext) -> Parts:
                   alone, info.uuid, limits, groups)
     progress.step("looking at units of work in doubt")
     take_in_doubt(context, core, engine.in_doubt, loaded, parts.server.bodies)
+    take_barriers(core, loaded, parts.server.bodies)
     pool_lock.close()
     return parts
 
