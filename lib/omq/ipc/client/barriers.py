@@ -81,6 +81,8 @@ def _members(wire: Wire, members: Iterable[bytes | str]) -> str:
     found, given, count = set[int](), list[str](), 0
     for each in members:
         raw = arguments.own_message_id(each).ljust(MESSAGE_ID_BYTES, b"\0")
+        if not any(raw):
+            raise arguments.wrong("members", each, "it is an id, as `put` returned it")
         count += 1
         if raw[: len(own)] == own:
             found.add(int.from_bytes(raw[len(own) :], "big"))
