@@ -233,11 +233,13 @@ def test_many_wait_and_each_message_goes_to_one_account_has_its_share(web: Web) 
         for line in lines:
             while True:
                 answer = line.getresponse()
-                assert answer.status == 200
-                found = json.loads(answer.read())["deliveries"]
-                if found:
+                told = json.loads(answer.read())
+                # 503: one that came last, while the poll that looked for the limit had its place.
+                assert answer.status == 200 or (
+                    answer.status == 503 and "web_user_polls_max" in told["detail"])
+                if found := told.get("deliveries"):
                     break
-                polls(line)  # its 20 s were over before the others had come
+                polls(line)  # or its 20 s were over before the others had come
             (each,) = found
             got.append(each)
         assert sorted(int(each["body"]) for each in got) == list(range(POLLS))
