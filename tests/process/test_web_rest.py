@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import socket
 import subprocess
@@ -338,6 +339,22 @@ def test_a_form_of_a_stranger_is_small(web: Web) -> None:
         line.putheader("Content-Length", str(2 << 20))
         line.endheaders()
         assert line.getresponse().status == 413
+
+
+def test_who_still_sends_is_told_of_the_refusal(web: Web) -> None:
+    """Its body goes nowhere, and its connection is as good as before."""
+    line = http.client.HTTPConnection(web.host, web.port, timeout=WAIT_S)
+    with closing(line):
+        line.putrequest("POST", "/login")
+        line.putheader("Content-Length", str(2 << 20))
+        line.endheaders()
+        assert select.select([line.sock], [], [], WAIT_S)[0], "the refusal is here"
+        line.send(bytes(2 << 20))
+        with closing(line.getresponse()) as answer:
+            assert answer.status == 413
+            answer.read()
+        line.request("GET", "/login")
+        assert line.getresponse().status == 200
 
 
 def test_rights_over_the_socket_are_those_of_the_account(web: Web) -> None:
