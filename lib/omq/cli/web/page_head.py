@@ -14,8 +14,8 @@ from omq.base.names import POISON_NAME, escape
 from omq.cli.look.cause import Severity
 from omq.cli.watch.facts import ABSENT, LIVE, QueueFacts
 from omq.cli.web.figures import manager_words
-from omq.cli.web.pulse import Moment
 from omq.cli.web.rendering import when
+from omq.cli.web.snapshots import Moment
 
 _DEEPEST_MAX: Final = 10
 _CAUSES_MAX: Final = 50

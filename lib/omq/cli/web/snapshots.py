@@ -3,28 +3,37 @@
 It looks each web_period_ms while a page follows, else each web_ring_period_s for the sparklines. So
 ten open pages cost what one does, and none costs the queue manager anything (omq.cli.watch.facts).
 Invariants: 1. one look at a time; 2. a look that fails is told as such, and the next one is made.
+
+The last hour of some figures is kept for the sparklines (Ring): 3. all series have their points at
+the same times; one that was not there has gaps; 4. a series whose figure is not told any more goes
+when its last point has left the hour; 5. memory is bounded by the number of series, four bytes a
+point.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from omq.base import clock
+from omq.base.arrays import Vector
 from omq.base.errors import OmqError
 from omq.base.settings import Settings
 from omq.cli.watch import alarm_file
 from omq.cli.watch.conditions import Condition, raised
 from omq.cli.watch.facts import ABSENT, Facts, gather
-from omq.cli.web.ring import Ring
 from omq.services.daemon.options import Location
 
 RATED: Final = ("puts", "gives", "dones", "expired", "journal_bytes", "groups", "paused_ms")
 """Counters whose rates are shown."""
+HOUR_S: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,36 @@ class Moment:
         return ABSENT if self.facts is None else self.facts.state
 
 
-class Pulse:
+class Ring:
+    """The last hour of some figures. One thread adds; what `series` gives is a copy."""
+
+    def __init__(self, period_s: int) -> None:
+        self.period_s = period_s
+        self.points = HOUR_S // period_s
+        self._at = 0
+        self._kept: dict[str, Vector] = {}
+
+    def add(self, figures: Mapping[str, float]) -> None:
+        """The next point of each series."""
+        for name in figures.keys() - self._kept.keys():
+            self._kept[name] = np.full(self.points, math.nan, dtype="<f4")
+        for name, values in tuple(self._kept.items()):
+            values[self._at] = figures.get(name, math.nan)
+            if name not in figures and np.isnan(values).all():
+                del self._kept[name]
+        self._at = (self._at + 1) % self.points
+
+    def series(self, name: str) -> list[float]:
+        """Its points, the oldest first; NaN where there is none; empty: no such series."""
+        values = self._kept.get(name)
+        if values is None:
+            return []
+        at = self._at
+        found: list[float] = np.concatenate((values[at:], values[:at])).tolist()
+        return found
+
+
+class Snapshots:
     """See the module. `told` is called in its thread with each new moment."""
 
     def __init__(self, location: Location, settings: Settings,
@@ -59,7 +97,7 @@ class Pulse:
         self._spoilt = False
         self._latest: Moment | None = None
         self._pointed: Moment | None = None  # the one of the last point of the ring
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 
     def start(self) -> None:
         """Begin to look."""

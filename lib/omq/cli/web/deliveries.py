@@ -1,10 +1,10 @@
 """What programs take over the REST interface: gets that wait, and deliveries that are not settled.
 
 A program names a delivery, not a connection, so omq-web keeps the message for it, at the desk of
-its queue (desk.py). Invariants: 1. a delivery is settled by its caller alone, once; 2. what is not
-settled or touched in web_hold_s is a failed attempt of its message, as with a lease; what is in
-hand when this process ends in order goes back untouched; 3. at most web_polls_max gets and requests
-wait, web_deliveries_max deliveries are in hand, web_holders_max queues are read, those for replies
+its queue (queue_desk.py). Invariants: 1. a delivery is settled by its caller alone, once; 2. one
+that is not settled or touched in web_hold_s is a failed attempt of its message, as with a lease;
+those in hand when this process ends in order go back untouched; 3. at most web_polls_max gets and
+requests wait, web_deliveries_max deliveries are in hand, web_holders_max queues are read, those for replies
 included; one user has his share of each; 4. a desk of which somebody waits for something, or has
 something in hand, is not closed.
 
@@ -23,9 +23,9 @@ from typing import Any, Final
 from omq.base.errors import ConsoleBusy, DeliveryUnknown, OmqError
 from omq.base.settings import Settings
 from omq.cli.web.budget import Budget
-from omq.cli.web.desk import Desk
-from omq.cli.web.orders import Held, Order, Settled, fail, refused, saying
-from omq.cli.web.taken import Taken
+from omq.cli.web.delivered_message import Taken
+from omq.cli.web.queue_desk import Desk
+from omq.cli.web.settlements import Held, Order, Settled, fail, refused, saying
 from omq.ipc.client.connection import Client
 
 WAIT_MAX_S: Final = 20.0
@@ -35,7 +35,7 @@ IDLE_S: Final = 5.0
 _JOIN_S: Final = 5.0
 
 
-class Desks:
+class Deliveries:
     """See the module."""
 
     def __init__(self, settings: Settings, connect: Callable[[], Client], budget: Budget) -> None:
@@ -53,7 +53,7 @@ class Desks:
 
     @property
     def figures(self) -> tuple[int, int, int]:
-        """Desks, gets that wait, deliveries in hand."""
+        """Deliveries, gets that wait, deliveries in hand."""
         return len(self._of), self._polls.total(), len(self._held)
 
     async def get(self, user: str, owner: str, queue: str, count: int, wait_s: float

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
 from omq.base.errors import LeaseLost, OmqError, ReaderClosed
 from omq.cli.web.budget import Budget
-from omq.cli.web.taken import Taken, take
+from omq.cli.web.delivered_message import Taken, take
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader

@@ -33,7 +33,7 @@ class _Share:
     here: int = 0  # that have a turn, or wait for one
 
 
-class Turns:
+class UserTurns:
     """`most` at once of one user, `waiting` more behind them. For the event loop."""
 
     def __init__(self, most: int, waiting: int) -> None:

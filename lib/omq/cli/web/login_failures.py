@@ -21,7 +21,7 @@ _TOKEN: Final = "\0token"
 Key = tuple[str, str]
 
 
-class Guesses:
+class LoginFailures:
     """See the module. For the event loop."""
 
     def __init__(self, most: int, period_s: float,

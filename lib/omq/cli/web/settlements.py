@@ -14,8 +14,8 @@ from typing import Any
 
 from omq.base.amounts import duration
 from omq.base.errors import DeliveryUnknown, LeaseLost, OmqError, ReaderClosed
-from omq.cli.web.desk import Desk
-from omq.cli.web.taken import Taken
+from omq.cli.web.delivered_message import Taken
+from omq.cli.web.queue_desk import Desk
 from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
 
