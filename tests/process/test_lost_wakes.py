@@ -40,9 +40,9 @@ from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, start
 
 OWN = frozenset(str(Path(omq.__file__).parent / each) for each in (
-    "ipc/client/reader.py", "ipc/client/selected.py", "ipc/client/group.py",
+    "ipc/client/reader.py", "ipc/client/reader_selector.py", "ipc/client/group.py",
     "ipc/client/ids_asked.py", "ipc/client/unit_taking.py", "ipc/client/interruptible.py",
-    "ipc/client/link.py", "ipc/client/registered.py", "ipc/client/gate.py", "aio/unit.py",
+    "ipc/client/link.py", "ipc/client/registration.py", "ipc/client/reply_wait.py", "aio/unit.py",
     "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py", "services/amqp/turning.py"))
 """Where waits are begun and ended; between two lines of the others nothing of that changes."""
 STRANGER = b"stranger"

@@ -34,7 +34,7 @@ _CORRELATION, _MESSAGE_ID, _GROUP, _IDEL = (
 
 class Path:
     """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
-    (ipc.server.notes); `done`: answers that wait for the commit, (session, request, count,
+    (ipc.server.reader_notes); `done`: answers that wait for the commit, (session, request, count,
     QPoolId) each; `begun`: what was put and waits on, (session, request, QPoolId) each; `taken`:
     requests so far; `units`: ipc.server.units."""
 

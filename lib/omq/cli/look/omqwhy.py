@@ -22,8 +22,8 @@ from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.authority_causes import Refusals
-from omq.cli.look.causes import of
-from omq.cli.look.due import due_text
+from omq.cli.look.due_times import due_text
+from omq.cli.look.finding_causes import of
 from omq.cli.look.gateway_why import peers_of_message
 from omq.cli.look.instance_causes import of_manager
 from omq.cli.look.queue_why import Around, around, explain_queue

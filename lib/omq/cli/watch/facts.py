@@ -20,7 +20,7 @@ from omq.base import clock
 from omq.base.errors import ConfigError, ManagerUnavailable, OmqError
 from omq.base.paths import SpoolPaths
 from omq.cli.look.cause import Causes, Severity
-from omq.cli.look.causes import find
+from omq.cli.look.finding_causes import find
 from omq.cli.look.gateways import Gateway, gateways
 from omq.cli.look.instance_causes import wrong_configuration
 from omq.cli.look.service_status import Status, all_status

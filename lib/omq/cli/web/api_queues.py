@@ -24,8 +24,8 @@ from omq.cli.web.gate import problem, status_of
 from omq.cli.web.message_pages import visible
 from omq.cli.web.request_body import asked, figure, object_of, read_json, sent
 from omq.cli.web.settlements import Held, Order
+from omq.ipc.client.body_pieces import PIECE_BYTES
 from omq.ipc.client.message import Message
-from omq.ipc.client.pieces import PIECE_BYTES
 
 WAIT_SHARE: Final = 0.75
 """Of web_request_timeout_s a get or request waits so much at most: the rest is for its answer."""

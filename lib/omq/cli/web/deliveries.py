@@ -4,9 +4,9 @@ A program names a delivery, not a connection, so omq-web keeps the message for i
 its queue (queue_desk.py). Invariants: 1. a delivery is settled by its caller alone, once; 2. one
 that is not settled or touched in web_hold_s is a failed attempt of its message, as with a lease;
 those in hand when this process ends in order go back untouched; 3. at most web_polls_max gets and
-requests wait, web_deliveries_max deliveries are in hand, web_holders_max queues are read, those for replies
-included; one user has his share of each; 4. a desk of which somebody waits for something, or has
-something in hand, is not closed.
+requests wait, web_deliveries_max deliveries are in hand, web_holders_max queues are read, those for
+replies included; one user has his share of each; 4. a desk of which somebody waits for something,
+or has something in hand, is not closed.
 
 Errors: ConsoleBusy, DeliveryUnknown, and those of a reader. For the event loop.
 """

@@ -47,8 +47,8 @@ def alarms(moment: Moment) -> list[dict[str, Any]]:
 
 
 def causes(moment: Moment) -> list[dict[str, Any]]:
-    """Why something does not move, and what to do, as all tools say it (omq.cli.look.causes); the
-    gravest first."""
+    """Why something does not move, and what to do, as all tools say it
+    (omq.cli.look.finding_causes); the gravest first."""
     found = moment.facts.causes.all() if moment.facts else []
     return [{"colour": _COLOURS[each.severity], "severity": each.severity.value,
              "queue": each.queue, "text": escape(each.text, _TEXT_MAX),

@@ -39,7 +39,7 @@ _PIECE_ROWS: Final = 1 << 12
 
 
 class PlainIndex:
-    """See the module; used as `ipc.client.told_rows.Rows`."""
+    """See the module; used as `ipc.client.rows_from_manager.Rows`."""
 
     def __init__(self, buffer: memoryview, layout: IndexLayout, paths: SpoolPaths,
                  attached: AttachedIndex | None = None) -> None:

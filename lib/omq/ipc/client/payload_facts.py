@@ -100,7 +100,7 @@ class PayloadFacts(Facts):
         if not self._flags & _CONTAINER:
             yield content
             return
-        from omq.ipc.client.pieces import descriptor_of, read
+        from omq.ipc.client.body_pieces import descriptor_of, read
 
         reference, bodies = content.decode("ascii", "replace"), self._wire.bodies
         descriptor = descriptor_of(bodies, reference, self.size, self.qpool_id)

@@ -55,7 +55,7 @@ from omq.ipc.wire import arguments
 if TYPE_CHECKING:
     from omq.ipc.client.browsed import Browsed
     from omq.ipc.client.connection_parts import Wire
-    from omq.ipc.client.selected import Selected
+    from omq.ipc.client.reader_selector import Selected
 
 PROMPT: Final = "prompt"
 BATCH: Final = "batch"
@@ -156,7 +156,7 @@ class Reader(Interruptible):
         return found[0] if found else None
 
     def _select(self, where: str) -> Selected:
-        from omq.ipc.client.selected import Selected  # who never selects needs no numpy
+        from omq.ipc.client.reader_selector import Selected  # who never selects needs no numpy
 
         if self._selected is None or self._selected.where != where:
             old, self._selected = self._selected, Selected(self, self._wire, where)

@@ -40,8 +40,8 @@ from omq.ipc.server.admission import Admission, Limits
 from omq.ipc.server.control_plane import ControlPlane
 from omq.ipc.server.doorkeeper import Doorkeeper
 from omq.ipc.server.make_server import make_server
-from omq.ipc.server.notes import LeftNote, left_note, notes_of
 from omq.ipc.server.objects import ObjectList, make_requests
+from omq.ipc.server.reader_notes import LeftNote, left_note, notes_of
 from omq.ipc.server.registration import Registrar
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.requests import Requests

@@ -4,7 +4,7 @@ go away and come back.
 Whoever was registered once registers again with its old token, says which request it is in doubt of
 and what it holds, and gets a new channel. What belongs to one manager is let go of as a whole.
 
-Errors: those of ipc.client.absence; what a registration is refused with.
+Errors: those of ipc.client.manager_absence; what a registration is refused with.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from omq.base.errors import (
 from omq.base.paths import SpoolPaths
 from omq.format.wire import VERSION, halves
 from omq.ipc.client import watcher
-from omq.ipc.client.absence import Absence, Waiting, words
 from omq.ipc.client.control_line import ControlLine, Lost, way_of_requests
-from omq.ipc.client.gate import GONE, Gate
+from omq.ipc.client.manager_absence import Absence, Waiting, words
+from omq.ipc.client.reply_wait import GONE, Gate
 from omq.ipc.wire.exchange import Held
 from omq.storage import segment
 from omq.storage.spool import open_spool, refuse_others

@@ -1,5 +1,6 @@
 """The question `see`: what lies on the queue that a reader reads, as rows, for readers that choose
-by themselves and may not map the index (ADR 0062). The manager's side of ipc.client.told_rows.
+by themselves and may not map the index (ADR 0062). The manager's side of
+ipc.client.rows_from_manager.
 
     {"op": "see", "after": [priority, sequence] or null, "want": n}
                             the next messages in the order of hand-out; `next`: where to go on

@@ -16,16 +16,16 @@ from omq.base.fault import point
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import Waiter
 from omq.ipc.server.doors import Door
-from omq.ipc.server.given import write_given
 from omq.ipc.server.held_replies import HeldReplies
-from omq.ipc.server.notes import Looks
-from omq.ipc.server.recent import RecentRequests
+from omq.ipc.server.next_reply import write_given
+from omq.ipc.server.reader_notes import Looks
+from omq.ipc.server.recent_requests import RecentRequests
 from omq.ipc.server.sessions import Session, Sessions, say
 from omq.storage import durable
 from omq.storage.payloads import PayloadReader
 
 
-class Turns(ABC):
+class GroupCommit(ABC):
     """See the module. `stopping`: nothing new is taken, and who waits is answered by the next
     manager."""
 

@@ -3,7 +3,7 @@
 The selector is tested here, in the process that asks. What lies on the queue is browsed once, in
 the order of hand-out; from then on the manager tells what arrives (Operation.LOOK), and only that
 is tested. What is chosen the reader takes under its cursor, or somebody else was quicker. Operators
-read the index; who may only `get` is told rows and fetches payloads (ipc.client.told_rows).
+read the index; who may only `get` is told rows and fetches payloads (ipc.client.rows_from_manager).
 
 Errors: BadSelector, NoAuthority; those of a browse.
 """
@@ -18,9 +18,9 @@ from omq.base.errors import LookBehind
 from omq.core.index.rows import ENTRY_COLUMNS, MESSAGE_COLUMNS, RawEntry
 from omq.format.index import EntryState
 from omq.format.wire import GIVEN, REPLY
+from omq.ipc.client.browse_selector import chooser
 from omq.ipc.client.browsed import Browsed
-from omq.ipc.client.selecting import chooser
-from omq.ipc.client.told_rows import Rows, rows_of
+from omq.ipc.client.rows_from_manager import Rows, rows_of
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
