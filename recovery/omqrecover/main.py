@@ -23,7 +23,7 @@ from omq.base.amounts import duration
 from omq.base.errors import Exit, FileNotWritten, OmqError
 from omq.base.paths import SpoolPaths, existing_spool
 from omq.cli.common import add_json, print_json, say, tool_parser
-from omq.core.judge.found import worst
+from omq.core.judge.finding import worst
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
 from omq.storage.instance_file import Role
@@ -31,6 +31,7 @@ from omq.storage.spool import SpoolInfo, create_spool, open_spool, refuse_others
 from omqtools.omqrecover import identity, restore
 from omqtools.omqrecover.apply import apply
 from omqtools.omqrecover.archive import list_archived
+from omqtools.omqrecover.conditions import parse, time_ns
 from omqtools.omqrecover.extract import extract
 from omqtools.omqrecover.plan import Plan, load_plan
 from omqtools.omqrecover.rebuild import Wanted, rebuild
@@ -43,7 +44,6 @@ from omqtools.omqrecover.render import (
     verdict_record,
 )
 from omqtools.omqrecover.survey import Survey, survey
-from omqtools.omqrecover.where import parse, time_ns
 
 NAME = "omqrecover"
 PROGRESS_PERIOD_S = 2.0

@@ -44,11 +44,11 @@ from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_scan import Block
 from omq.storage.store import store_numbers
 from omqtools.omqrecover.archive import all_numbers, fetch, names_of
+from omqtools.omqrecover.bulk_rebuild import NewPool, Shortcuts
 from omqtools.omqrecover.history import History, Progress
 from omqtools.omqrecover.ledger import Ledger
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.repairs import SKIPPED, write_epoch_file
-from omqtools.omqrecover.shortcuts import NewPool, Shortcuts
 
 CHANGES_MAX: Final = 200_000
 """Changed records between two checkpoints of a build: bounds memory to a few hundred MB."""

@@ -189,7 +189,7 @@ MUTANTS: Final = (
     _mutant("queues are looked at for what is in doubt", "put",
             "            if not prepared:\n                core",
             "            if True:\n                core"),
-    Mutant("what is late and seen again makes no full turn", "core/engine/times.py",
+    Mutant("what is late and seen again makes no full turn", "core/engine/expiry_times.py",
            "            self.next_ns = 0  # a tick of this group, be it ever so plain\n", ""),
     _mutant("a unit's last message does not end it", "put",
             " | (_END if i == count - 1 else 0)", ""),

@@ -1,6 +1,6 @@
 """omq.fast.values and keys beside what they stand for: values of properties of payloads, whole,
 broken or changed by a client meanwhile (format.property_key); lines, turns and places
-(core.engine.limited, core.engine.turns)."""
+(core.engine.limited, core.engine.key_turns)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, PRIORITIES, Core
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState

@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from omq.core.engine import limited
+from omq.core.engine.key_turns import SLACK
 from omq.core.engine.limit_key import NEVER
 from omq.core.engine.limit_rules import LimitRules
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, Core
-from omq.core.engine.turns import SLACK
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
 from omq.storage.slots import SlotAllocator

@@ -32,7 +32,7 @@ from omq.core.engine import expiry, limited
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
 from omq.fast.note import Note
 from omq.format.index import Counter, EntryState

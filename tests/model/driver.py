@@ -17,7 +17,7 @@ from omq.core.engine.groups import GROUPED
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
 from omq.core.engine.reader_notes import Noted, read
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import (
     CONTAINER,
     HAS_ID,

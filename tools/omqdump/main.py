@@ -15,7 +15,7 @@ import sys
 
 from omq.cli.common import add_json, existing, say, tool_parser
 from omq.core.look.look import Source
-from omqtools.omqdump.desk import Desk, Orders
+from omqtools.omqdump.option_desk import Desk, Orders
 from omqtools.omqdump.prompts import Answers
 from omqtools.omqdump.session import Session
 from omqtools.omqdump.sources import Choice, Sources

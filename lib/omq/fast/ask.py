@@ -1,5 +1,5 @@
 """A request of a requester: what it had before is settled, one message put, together, as
-core.engine.asks. All of it is plain, as omq.fast.done and omq.fast.put have it."""
+core.engine.requester_put. All of it is plain, as omq.fast.done and omq.fast.put have it."""
 
 from __future__ import annotations
 

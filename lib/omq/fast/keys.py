@@ -1,5 +1,5 @@
 """Queues with limits of work (core.engine.limits) that time alone does not open: places of the
-queue and of its keys, pauses, turns. As core.engine.limited and core.engine.turns.
+queue and of its keys, pauses, turns. As core.engine.limited and core.engine.key_turns.
 
 Keys, their lines and the ring are the engine's own, so it and this may take turns as they like.
 What has a rate is the engine's: a token that comes is a deadline. Without fair turns the order of
@@ -15,10 +15,10 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine import limited
+from omq.core.engine.key_turns import SLACK
 from omq.core.engine.limit_key import NEVER
 from omq.core.engine.limits import MANY
 from omq.core.engine.state import Core
-from omq.core.engine.turns import SLACK
 from omq.fast.columns import Columns
 from omq.fast.values import value_in
 from omq.format.index import Counter, EntryState, QueueFlag
@@ -32,7 +32,7 @@ _PUSH, _POP, _KEY_OF, _OPENED = heappush, heappop, key_of_value, limited.opened
 
 
 class Key:
-    """As core.engine.turns.Key, in whose place it is made: C can look into it."""
+    """As core.engine.key_turns.Key, in whose place it is made: C can look into it."""
 
     __slots__ = ("at", "count", "full", "in_work", "line", "name", "owner", "paused", "turned",
                  "wakes")

@@ -24,8 +24,8 @@ from omq.cli.look.finding_causes import find
 from omq.cli.look.gateways import Gateway, gateways
 from omq.cli.look.instance_causes import wrong_configuration
 from omq.cli.look.service_status import Status, all_status
+from omq.core.index.histograms import Journal, Spent, of_journal, of_queues
 from omq.core.index.rows import QueueRow
-from omq.core.index.spent import Journal, Spent, of_journal, of_queues
 from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState

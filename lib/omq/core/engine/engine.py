@@ -23,7 +23,6 @@ from omq.base.errors import SpoolFull
 from omq.base.fault import point
 from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
-from omq.core.engine.books import Books
 from omq.core.engine.cancelling import ById
 from omq.core.engine.clients import Clients
 from omq.core.engine.deadlines import ended, renew, soonest, wake
@@ -33,15 +32,16 @@ from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
 from omq.core.engine.in_doubt import InDoubt
 from omq.core.engine.leases_resumed import adopt, given_up
+from omq.core.engine.manager_notes import Books
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
 from omq.core.engine.reader_notes import Noted, OldNotes, left
 from omq.core.engine.recall import Recall
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned
 from omq.core.engine.statistics import Statistics
-from omq.core.engine.suspects import must_wait
+from omq.core.engine.suspect_messages import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack
 from omq.core.engine.units import Units
 from omq.core.engine.waiters_by_id import Wanted

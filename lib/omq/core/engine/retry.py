@@ -9,7 +9,7 @@ asked.
 from __future__ import annotations
 
 from omq.base.checksum import crc32c
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.format.frame_rules import Reason
 
 _DOUBLINGS_MAX = 40

@@ -78,7 +78,7 @@ def index_of(paths: SpoolPaths) -> IndexRows:
     """The index, read with numpy where that is installed, else without: a client needs none.
     ManagerUnavailable, NotOperator."""
     if importlib.util.find_spec("numpy") is None:
-        from omq.core.index.plain import PlainIndex
+        from omq.core.index.without_numpy import PlainIndex
 
         return PlainIndex.attach(paths)
     from omq.core.index.view import IndexView

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from omq.base import form
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
-from omq.core.engine.asks import ask
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
+from omq.core.engine.requester_put import ask
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
 from omq.core.engine.waiters_by_id import cursor

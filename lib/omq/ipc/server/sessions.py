@@ -26,7 +26,7 @@ import sysv_ipc
 from omq.base import limits
 from omq.base.authority import ACTIONS, Authority
 from omq.base.errors import BadRequest, NoAuthority, OmqError, QueueGone, TooManyClients
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
 from omq.core.redo.last_requests import fair_share

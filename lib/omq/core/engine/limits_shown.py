@@ -10,10 +10,10 @@ from collections import Counter as Tally
 from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.core.engine import buckets
+from omq.core.engine.key_turns import Turns
 from omq.core.engine.limit_key import Key
 from omq.core.engine.limits import QueueLimits
 from omq.core.engine.state import Core
-from omq.core.engine.turns import Turns
 from omq.format.index import EntryState
 
 Facts = dict[str, int | str]

@@ -12,7 +12,7 @@ import numpy as np
 
 from omq.base.errors import SpoolFull
 from omq.core.engine.disk_state import RESERVED
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Core, Party
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, ReaderFlag

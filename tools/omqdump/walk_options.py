@@ -16,8 +16,8 @@ from omq.core.index.view import IndexView, RawEntry
 from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
 from omqtools.omqdump import message_text, render
-from omqtools.omqdump.desk import Desk
 from omqtools.omqdump.handles import Opened, position
+from omqtools.omqdump.option_desk import Desk
 
 TIME_OUT: Final = "TIME_OUT"
 

@@ -22,7 +22,7 @@ from omq.base.errors import BadItemRef, BodyUnavailable
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import CONTAINER, IDEL, Core
 from omq.core.judge.cases import Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.storage import durable
 from omq.storage.containers import REF_BYTES, relative_path
 from omq.storage.payloads import PayloadReader, payload_paths

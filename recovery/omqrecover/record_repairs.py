@@ -16,7 +16,7 @@ from typing import Final
 
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Action, Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.redo.windows import Windows
 from omq.format.double_write import COUNT_MAX
 from omq.format.location import LocationKind, kind_of, number_of
@@ -27,7 +27,7 @@ from omqtools.omqrecover.archive import readable
 from omqtools.omqrecover.history import History, Progress
 from omqtools.omqrecover.ledger import Ledger
 from omqtools.omqrecover.originals import Originals
-from omqtools.omqrecover.shadow import Shadow, images_of
+from omqtools.omqrecover.rebuilt_records import Shadow, images_of
 
 Slot = tuple[int, int]
 Changes = dict[Slot, bytes | None]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from omq.core.judge.cases import Case, Source
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.format.findings import Finding, Kind
 from omq.storage.pool import DOUBLE_WRITE
 

@@ -25,8 +25,8 @@ from omq.core.look.selection import Selection, parse
 from omq.core.look.stored import StoredMessages
 from omq.ipc.client.operator import Operator, Report
 from omqtools.omqdump import message_text
-from omqtools.omqdump.desk import Desk
 from omqtools.omqdump.handles import Opened
+from omqtools.omqdump.option_desk import Desk
 from omqtools.omqdump.text_file import dump_path, write_lines
 
 ANY: Final = "*"

@@ -4,7 +4,7 @@
 has acknowledged it. The lines must leave the machine at once, so it is run over ssh from another
 one. `verify` recovers the spool when power is back and looks for every line.
 
-    line := "acknowledged RUN KEY"; KEY names the body, see work.py
+    line := "acknowledged RUN KEY"; KEY names the body, see clients.py
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from omq.base.errors import Exit, OmqError
+from omqtools.omqtest.clients import QUEUE, body_of
 from omqtools.omqtest.instance import RunError, instance
 from omqtools.omqtest.offline import contents
-from omqtools.omqtest.work import QUEUE, body_of
 
 FOLDER = "omqtest-pull"
 WORD = "acknowledged"

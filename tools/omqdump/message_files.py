@@ -35,8 +35,8 @@ from omq.format.property_values import carried
 from omq.storage import containers
 from omq.storage.files import read_file
 from omqtools.omqdump import message_text
-from omqtools.omqdump.desk import Desk
 from omqtools.omqdump.handles import Opened
+from omqtools.omqdump.option_desk import Desk
 from omqtools.omqdump.text_file import dump_path, write_bytes
 
 VERSION: Final = 1
