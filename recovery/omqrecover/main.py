@@ -34,7 +34,7 @@ from omqtools.omqrecover.archive import list_archived
 from omqtools.omqrecover.conditions import parse, time_ns
 from omqtools.omqrecover.extract import extract
 from omqtools.omqrecover.plan import Plan, load_plan
-from omqtools.omqrecover.rebuild import Wanted, rebuild
+from omqtools.omqrecover.rebuild import Bounds, rebuild
 from omqtools.omqrecover.render import (
     EXITS,
     finding_lines,
@@ -127,7 +127,7 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _rebuild(options: argparse.Namespace) -> int:
-    wanted = Wanted(options.from_archive.absolute(), options.until_lsn, options.until_time)
+    wanted = Bounds(options.from_archive.absolute(), options.until_lsn, options.until_time)
     info = _spool_or_new(options.spool.absolute(), wanted)
     began, worked = time.monotonic(), time.process_time()
     with _exclusive(info.paths):
@@ -154,7 +154,7 @@ def _identity(options: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _spool_or_new(root: Path, wanted: Wanted) -> SpoolInfo:
+def _spool_or_new(root: Path, wanted: Bounds) -> SpoolInfo:
     """The spool; one with the archive's identity where there is none."""
     if durable.status(root / "instance.json") is not None:
         return open_spool(root, writer=True)

@@ -16,7 +16,7 @@ from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
-from omq.core.engine.reader_notes import Noted, read
+from omq.core.engine.reader_notes import ReaderNote, read
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import (
     CONTAINER,
@@ -112,7 +112,7 @@ class _Left:
     def is_final(self) -> bool:
         return True
 
-    def read(self) -> Noted | None:
+    def read(self) -> ReaderNote | None:
         return read(self._area)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from omq.aio.unit import AsyncUnit, _Take
 from omq.aio.waiter import Waiter
 from omq.base.settings import Settings
 from omq.ipc.client.connection import Client
-from omq.ipc.client.ids_asked import Wish
+from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.link import Link
 from omq.ipc.client.reader import Reader
 from omq.ipc.wire.exchange import Answer
@@ -135,7 +135,7 @@ def reader_ways(c: Client, other: Client, way: str, patch: pytest.MonkeyPatch) -
     if way == "iteration":
         return Way(lambda: next(iter(reader), None))
     if way == "id":
-        patch.setattr(Wish, "meant", lambda self, message: message.body != STRANGER)
+        patch.setattr(IdAsked, "meant", lambda self, message: message.body != STRANGER)
         return Way(lambda: reader.next(correlation="c"), 2,
                    lambda: other.put("A", STRANGER, correlation_id="c"))
     if way == "recovered":
@@ -181,7 +181,7 @@ def unit_ways(c: Client, other: Client, way: str, patch: pytest.MonkeyPatch) -> 
     unit = c.unit()
     if way == "unit":
         return Way(lambda: unit.next("A"))
-    patch.setattr(Wish, "meant", lambda self, message: message.body != STRANGER)
+    patch.setattr(IdAsked, "meant", lambda self, message: message.body != STRANGER)
     return Way(lambda: unit.next("A", correlation="c"), 2,
                lambda: other.put("A", STRANGER, correlation_id="c"))
 

@@ -18,7 +18,7 @@ from omq.base.errors import AccessDenied, BadRequest, NothingMeant
 from omq.base.names import IDEL_NAME, parse_priority
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, counted, plan_lines, read_plan, target
-from omq.cli.operate.deleted import deleted
+from omq.cli.operate.deleted_messages import deleted
 from omq.core.index.rows import EntryRow
 from omq.core.index.view import IndexView
 from omq.core.look.selection import Selection, parse

@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 from omq.services.daemon.options import Location
 from omqtools.omqdump.handles import Handles, Opened
-from omqtools.omqdump.prompts import Answers
+from omqtools.omqdump.prompts import Prompts
 from omqtools.omqdump.sources import Sources
 
 _CHUNK_LINES: Final = 2048
@@ -30,7 +30,7 @@ class Desk:
     """See the module."""
 
     sources: Sources
-    answers: Answers
+    answers: Prompts
     out: TextIO
     location: Location
     json: bool = False  # one JSON object a line instead of tables

@@ -39,8 +39,8 @@ class Finds:
         self._c, self._frames, self._attempts, self._rings = columns, frames, attempts, rings
 
     def give(self, waiter: Waiter, out: list[Any]) -> bool:
-        """As Wanted.give: (waiter, entries) is added to `out`. False: not now, although something
-        is there."""
+        """As WaitersById.give: (waiter, entries) is added to `out`. False: not now, although
+        something is there."""
         core, c = self._core, self._c
         queue: cython.Py_ssize_t = waiter.queue
         by: cython.Py_ssize_t = waiter.by

@@ -23,7 +23,7 @@ from omq.base.names import IDEL_NAME, POISON_NAME, check_queue_name, escape
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, Target, counted, target
 from omq.cli.operate.command_notes import note_command
-from omq.cli.operate.deleted import deleted
+from omq.cli.operate.deleted_messages import deleted
 from omq.cli.operate.omoff import mark_off
 from omq.cli.operate.order_command import MAY
 from omq.cli.operate.queue_hold import alter_file, set_queue

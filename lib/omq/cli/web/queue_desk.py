@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
+from omq.aio.waiter import Outcome, Outcomes, Waiter, same_for_all
 from omq.base.errors import LeaseLost, OmqError, ReaderClosed
 from omq.cli.web.budget import Budget
 from omq.cli.web.delivered_message import Taken, take
@@ -206,7 +206,7 @@ class Desk:
     def _carry_out(self, reader: Reader, says: Sequence[tuple[Waiter, Say]]) -> None:
         if not says:
             return
-        ends = Ends((waiter, _said(say, reader)) for waiter, say in says)
+        ends = Outcomes((waiter, _said(say, reader)) for waiter, say in says)
         try:
             reader.flush()
         except OmqError as error:  # nobody knows: it may be on the disk
@@ -215,7 +215,7 @@ class Desk:
         ends.tell()
 
     def _hand_out(self, found: deque[Message], *, now: bool) -> None:
-        ends = Ends()
+        ends = Outcomes()
         try:
             self._share_out(found, ends)
         except BaseException as error:  # of those whose gets are told it
@@ -233,7 +233,7 @@ class Desk:
                 self._polls = deque(each for each in self._polls if not each.now)
         ends.tell()
 
-    def _share_out(self, found: deque[Message], ends: Ends) -> None:
+    def _share_out(self, found: deque[Message], ends: Outcomes) -> None:
         """To the gets in turn: `ends` has whoever was given something, or is about to be."""
         while found:
             with self._changed:

@@ -1,4 +1,4 @@
-"""Limbo: messages that were in a reader's hands when the manager ended.
+"""Leases resumed: messages that were in a reader's hands when the manager ended.
 
 The pool says that they are ACTIVE, and keeps the lease folded with the reader's token. Their
 readers may have outlived the manager: such a one says what it holds when it registers again, and

@@ -16,7 +16,7 @@ from heapq import heappush
 from omq.base.config import NONE
 from omq.core.engine import limited
 from omq.core.engine.block import Block
-from omq.core.engine.disk_state import Room
+from omq.core.engine.disk_state import DiskState
 from omq.core.engine.duplicates import Duplicates
 from omq.core.engine.expiry_times import Times
 from omq.core.engine.failures import NOTED, Failures
@@ -92,7 +92,7 @@ class Core(Lanes):
     runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
     active: int = 0  # messages in readers' hands
     space_left: bool = True
-    room: Room = field(default_factory=Room)
+    room: DiskState = field(default_factory=DiskState)
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
     suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspect_messages
     suspect_given: bool = False  # in this group

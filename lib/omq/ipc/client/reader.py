@@ -47,7 +47,7 @@ from omq.base.errors import (
 )
 from omq.fast.handed import Rows
 from omq.format.wire import Operation, Settlement
-from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, Wish, under, wish
+from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, IdAsked, under, wish
 from omq.ipc.client.interruptible import Interruptible
 from omq.ipc.client.message import Message
 from omq.ipc.wire import arguments
@@ -172,7 +172,7 @@ class Reader(Interruptible):
                 self._link.control({"op": "selects", "where": where})
             self._link.reader.where = where
 
-    def _certain(self, wanted: Wish, n: int, timeout_s: float | None,
+    def _certain(self, wanted: IdAsked, n: int, timeout_s: float | None,
                  found: list[Message] | None = None) -> list[Message]:
         """Up to `n` messages with an id, in work from then on. `found`: what the manager has given
         already; None: it is asked."""
@@ -210,7 +210,8 @@ class Reader(Interruptible):
             if self._holds(message):
                 self._record(Settlement.RELEASE, message, later=True)
 
-    def _take(self, n: int, timeout_s: float | None, wanted: Wish | None = None) -> list[Message]:
+    def _take(self, n: int, timeout_s: float | None, wanted: IdAsked | None = None
+              ) -> list[Message]:
         """One step of a call. It does not wait where somebody has ended that; that it was ended is
         for the call to forget."""
         if self._closed:

@@ -25,7 +25,7 @@ import sysv_ipc
 from omq.base.errors import SpoolFull
 from omq.core.engine import reader_notes
 from omq.core.engine.engine import Engine
-from omq.core.engine.reader_notes import Noted, OldNote
+from omq.core.engine.reader_notes import OldNote, ReaderNote
 from omq.core.engine.settle import Verdict
 from omq.core.engine.waiting import FOREVER
 from omq.format.poolctrl import Answered
@@ -97,7 +97,7 @@ class LeftNote:
         """Its reader is attached while it lives, has something in hand and no other manager."""
         return bool(self.segment.number_attached <= 1)
 
-    def read(self) -> Noted | None:
+    def read(self) -> ReaderNote | None:
         return reader_notes.read(self.view)
 
     def close(self) -> None:
