@@ -1,4 +1,4 @@
-"""Groups kept by the engine (core.engine.groups) and by omq.fast.rings, side by side: the same
+"""Groups kept by the engine (core.engine.groups) and by omq.fast.groups, side by side: the same
 random members, with numbers and without, after each of which all is the same.
 """
 
@@ -90,7 +90,7 @@ class Way:
 
 
 class FlatWay(Way):
-    """The same by omq.fast.rings."""
+    """The same by omq.fast.groups."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__()

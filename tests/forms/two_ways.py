@@ -1,6 +1,6 @@
 """Lines, turns and places of a queue with limits, kept by the engine (core.engine.limited, turns)
-and by omq.fast.keys, side by side: the same random work, after each step of which all is the same.
-"""
+and by omq.fast.limited_keys, side by side: the same random work, after each step of which all is
+the same."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Way:
 
 
 class FlatWay(Way):
-    """The same by omq.fast.keys."""
+    """The same by omq.fast.limited_keys."""
 
     def __init__(self, rules: LimitRules, module: ModuleType) -> None:
         super().__init__(rules)

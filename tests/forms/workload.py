@@ -34,7 +34,7 @@ from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 from omq.format.index import Counter, EntryState
 from omq.format.message import (
     LAST_IN_GROUP,

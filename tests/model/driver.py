@@ -29,7 +29,7 @@ from omq.core.engine.state import (
     SPECIAL_QUEUES,
 )
 from omq.core.load.recovery import Recovered
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 from omq.format.failure_note import NOTE
 from omq.format.index import Counter, EntryState
 from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts

@@ -33,7 +33,7 @@ WRITERS = {
     "lib/omq/fast/batch.py": {"PUT"},
     "lib/omq/fast/births.py": {"PUT"},
     "lib/omq/fast/done.py": {"DONE", "PREPARE"},
-    "lib/omq/fast/doubt.py": {"COMMIT"},
+    "lib/omq/fast/in_doubt.py": {"COMMIT"},
     "lib/omq/ipc/wire/outgoing.py": {"PUT"},  # the head that a submitter fills in
 }
 CODES = re.compile(r"_?REASON_(?!BYTES|CHAR)\w+")

@@ -201,8 +201,8 @@ class Engine:
 
     def tick(self) -> None:
         """Everything whose time has come: due messages, leases, limbo, samples. There is nothing to
-        do before `next_deadline`, but for messages with a time of their own: omq.fast.turn leaves
-        it out till then."""
+        do before `next_deadline`, but for messages with a time of their own: omq.fast.group_commit
+        leaves it out till then."""
         core = self.core
         now = core.mono_ns
         wake(core)

@@ -287,5 +287,5 @@ class Turns:
         key.at, key.wakes = None, NEVER
         if len(self.ring) > 2 * len(self.keys) + SLACK:  # of readers that choose by ids
             standing = [each for each in self.ring if self.keys.get(each.name) is each]
-            self.ring.clear()  # omq.fast.keys has it in hand
+            self.ring.clear()  # omq.fast.limited_keys has it in hand
             self.ring.extend(standing)

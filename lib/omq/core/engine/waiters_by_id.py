@@ -56,7 +56,7 @@ class _Line:
 
 class WaitersById:
     """See the module. `again`: queues that the next group must look at once more; `serves`: `give`,
-    or what does the same (omq.fast.find)."""
+    or what does the same (omq.fast.find_by_id)."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, overload
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import LeaseLost, MessageInGroup
-from omq.fast.handed import Facts
+from omq.fast.handed_messages import Facts
 from omq.format.wire import Key, Settlement
 from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.reader import BATCH, NOBODYS_FAULT, Reader

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from omq.base import names
 from omq.base.errors import BodyDamaged
-from omq.fast.handed import Facts
+from omq.fast.handed_messages import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import NO_ID, Descriptor

@@ -3,9 +3,9 @@
 When a settlement (done, defer, fail, release) travels is the reader's `ack`:
 
     prompt   (default) at once when the last request is 30 ms or longer ago; else it is noted
-             where the manager sees it (fast.note), and travels with the next request, or when the
-             manager looks, which it does 50 ms after its last answer. If this process dies, what
-             was noted holds, and only what the program had in work has failed
+             where the manager sees it (fast.reader_note), and travels with the next request, or
+             when the manager looks, which it does 50 ms after its last answer. If this process
+             dies, what was noted holds, and only what the program had in work has failed
     batch    with the next request for messages, kept in this process until then. If it dies,
              everything that it held has failed
 
@@ -45,7 +45,7 @@ from omq.base.errors import (
     ShuttingDown,
     TimedOut,
 )
-from omq.fast.handed import Rows
+from omq.fast.handed_messages import Rows
 from omq.format.wire import Operation, Settlement
 from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, IdAsked, under, wish
 from omq.ipc.client.interruptible import Interruptible

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sysv_ipc
 
-from omq.fast.asking import Asking
+from omq.fast.client_request import Asking
 from omq.ipc.wire.errnos import Outcome, outcome
 
 GONE = (sysv_ipc.ExistentialError, sysv_ipc.PermissionsError)

@@ -1,5 +1,5 @@
 """What a reader has in its hands and how the work on it ended: the settlements that no request has
-carried yet, and the note of them (fast.note, ADR 0035). omq.ipc.client.reader says when they
+carried yet, and the note of them (fast.reader_note, ADR 0035). omq.ipc.client.reader says when they
 travel.
 
 Invariants: 1. a settlement is kept until the manager has answered the request that carries it; 2. a
@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from omq.base import limits
 from omq.base.errors import ConnectionForked, LeaseLost
-from omq.fast.handed import Facts, Hold, Record, in_child
-from omq.fast.note import Note
+from omq.fast.handed_messages import Facts, Hold, Record, in_child
+from omq.fast.reader_note import Note
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.message import Message

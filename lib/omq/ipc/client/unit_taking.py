@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import LeaseLost, OmqError, UnitBackedOut, UnitEnded, UnitTooLarge
-from omq.fast.handed import Rows
+from omq.fast.handed_messages import Rows
 from omq.format.journal import FRAME
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, IdAsked, wish

@@ -2,7 +2,7 @@
 
 Invariants: 1. replies are collected and written behind the commit, all of a group before the first
 client is woken; 2. an error of the disk leaves by DiskError, and nobody is answered.
-omq.fast.turn does the same where all is plain.
+omq.fast.group_commit does the same where all is plain.
 """
 
 from __future__ import annotations

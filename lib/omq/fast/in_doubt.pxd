@@ -1,7 +1,7 @@
 from omq.fast.columns cimport Columns
 from omq.fast.done cimport Dones
 from omq.fast.frames cimport Frames
-from omq.fast.keys cimport Keys
+from omq.fast.limited_keys cimport Keys
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 

@@ -1,4 +1,4 @@
-from omq.fast.note cimport Note
+from omq.fast.reader_note cimport Note
 
 cdef int _MAGIC_1, _MAGIC_2, _VERSION
 cdef unsigned int _INLINE

@@ -17,7 +17,7 @@ from omq.core.engine.unit_facts import payload_of
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
-from omq.fast.keys import Keys
+from omq.fast.limited_keys import Keys
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.format.index import Counter, EntryState, QueueFlag

@@ -1,5 +1,5 @@
 from omq.fast.columns cimport Columns
-from omq.fast.keys cimport Keys
+from omq.fast.limited_keys cimport Keys
 
 cdef unsigned int _READY, _IN_GROUP, _PRIORITIES, _KEYED
 cdef Py_ssize_t _AT, _ID, _NUMBER, _KNOWN_MAX, _WAITING, _RETURNED

@@ -1,6 +1,6 @@
 from omq.fast.columns cimport Columns
-from omq.fast.keys cimport Keys
-from omq.fast.rings cimport Rings
+from omq.fast.limited_keys cimport Keys
+from omq.fast.groups cimport Rings
 
 cdef unsigned int _ACTIVE, _LIMITED, _IDEL, _IN_GROUP
 cdef Py_ssize_t _DONES

@@ -9,9 +9,9 @@ from omq.base import shim as cython
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import IDEL, Core, Party
 from omq.fast.columns import Columns
-from omq.fast.keys import Keys
+from omq.fast.groups import Rings
+from omq.fast.limited_keys import Keys
 from omq.fast.records import give_record, give_rows
-from omq.fast.rings import Rings
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.location import number_of
 

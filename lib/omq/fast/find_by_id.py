@@ -18,7 +18,7 @@ from omq.core.engine.waiting import Waiter
 from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.rings import Rings
+from omq.fast.groups import Rings
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.wire import Key

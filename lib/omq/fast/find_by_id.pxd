@@ -1,7 +1,7 @@
 from omq.fast.attempts cimport Attempts
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
-from omq.fast.rings cimport Rings
+from omq.fast.groups cimport Rings
 
 cdef unsigned int _READY, _PRIORITIES, _IN_GROUP
 cdef Py_ssize_t _CORRELATION, _MESSAGE_ID, _GROUP, _GIVES, _STEPS, _NONE, _UNPLAIN

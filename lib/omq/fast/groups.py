@@ -16,7 +16,7 @@ from omq.base import shim as cython
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import Core
 from omq.fast.columns import Columns
-from omq.fast.keys import Keys
+from omq.fast.limited_keys import Keys
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
 

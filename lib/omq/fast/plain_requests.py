@@ -9,18 +9,18 @@ from omq.base import shim as cython
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import IDEL
 from omq.core.engine.waiting import FOREVER
-from omq.fast.ask import Asks
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
-from omq.fast.doubt import Doubts
 from omq.fast.frames import Frames
 from omq.fast.give import Gives
-from omq.fast.keys import Keys
+from omq.fast.groups import Rings
+from omq.fast.in_doubt import Doubts
+from omq.fast.limited_keys import Keys
 from omq.fast.move import Moves
 from omq.fast.put import Puts
 from omq.fast.reply import Replies
 from omq.fast.request import Request
-from omq.fast.rings import Rings
+from omq.fast.requester_put import Asks
 from omq.fast.unit import Units
 from omq.format.wire import Key, Operation
 

@@ -16,7 +16,7 @@ from omq.base import limits
 from omq.base import shim as cython
 from omq.base.checksum import crc32c
 from omq.base.errors import BodyUnavailable, ConnectionForked, LeaseLost
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 from omq.format.findings import Finding
 from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION, bounds
 from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag

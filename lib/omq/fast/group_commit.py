@@ -21,7 +21,7 @@ from omq.core.engine.expiry import LAG_NS
 from omq.core.engine.waiting import FOREVER
 from omq.fast.columns import Columns
 from omq.fast.journal import Journal
-from omq.fast.path import Path
+from omq.fast.plain_requests import Path
 from omq.format.index import Counter
 from omq.storage import durable
 

@@ -1,6 +1,6 @@
 from omq.fast.columns cimport Columns
 from omq.fast.journal cimport Journal
-from omq.fast.path cimport Path
+from omq.fast.plain_requests cimport Path
 
 cdef Py_ssize_t _VERSION, _NEXT, _LAST, _BEAT, _DURABLE, _SYNCS, _ACTIVE_PEAK
 cdef Py_ssize_t _MESSAGES, _MESSAGES_HIGH, _PEAK, _ENTRIES, _ENTRIES_HIGH
