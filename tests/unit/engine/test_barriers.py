@@ -22,7 +22,7 @@ from omq.base.limits import BARRIER_MEMBERS_MAX, BARRIERS_PER_MESSAGE_MAX
 from omq.core.check.invariants import check
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.puts import NewMessage
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import IDEL, POISON, Party
 from omq.format.frame_rules import Reason

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Final
 
 from omq.base import limits
 from omq.base.errors import BadRequest, MemberFailed, NotMember, OmqError, TooManyMembers
-from omq.core.engine.rules import IDEL, POISON
+from omq.core.engine.rules_of_queue import IDEL, POISON
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.frame_rules import Reason
