@@ -43,7 +43,8 @@ class StandbySettings(WatchSettings):
     standby_lease_s: int = number("standby", 10, 2, 300,
         "so long a primary that cannot reach etcd goes on; then it acknowledges nothing, and "
         "another member may be promoted")
-    standby_lease_prefix: str = text("standby", "omq", r"[A-Za-z0-9/_.-]{1,100}", "a prefix of keys",
+    standby_lease_prefix: str = text("standby", "omq", r"[A-Za-z0-9/_.-]{1,100}",
+        "a prefix of keys",
         "keys in etcd are PREFIX/UUID/...")
     standby_lease_ca_file: str = text("standby", "", _PATH, "a PEM file",
         "authorities of etcd's certificates; empty: those of the system")

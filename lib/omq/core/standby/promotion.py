@@ -38,8 +38,8 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
             progress: Callable[[], None] = lambda: None, *, role: Role = Role.PRIMARY,
             primary: str = "", won: int | None = None) -> Instance:
     """See the module; what instance.json says now. `won`: the term, where a lease gives it; one
-    that was given before, and under which nobody served, is left out. `role`, `primary`: what it becomes, and what is
-    said of the primary; a copy to look at is a former one."""
+    that was given before, and under which nobody served, is left out. `role`, `primary`: what it
+    becomes, and what is said of the primary; a copy to look at is a former one."""
     mark = settle(paths, instance.uuid)
     adopt(paths, instance.uuid, replace(mark, durable=max(mark.durable, mark.lsn)))
     point("promote.after_mark")

@@ -2,8 +2,8 @@
 end of the lease, and each waits for every standby that could be promoted.
 
 The keeper of the lease says by `lease` over its control connection until when it is, and which
-standbys etcd has *in sync*: those that may be promoted, for they have whatever was acknowledged. The
-manager says which ones should be; what it says counts when the keeper has it back from etcd.
+standbys etcd has *in sync*: those that may be promoted, for they have whatever was acknowledged.
+The manager says which ones should be; what it says counts when the keeper has it back from etcd.
 
     leaves     a standby that does not answer, where enough others do, or (go_on) when a reply has
                waited for `patience_ns`. Replies wait for it until etcd has it that it has left

@@ -44,8 +44,8 @@ from omq.services.standby.etcd import CallFailed, Stored, number, stored, text64
 from omq.storage.instance_file import PRIMARY_MAX, TERM_MAX, Instance, is_member_name
 
 MARGIN: Final = 0.1
-"""Of a lease: its holder ends it so much earlier. Clocks of hosts that run at different rates differ
-by less than a thousandth; the rest is for the way from a look at the clock to a client."""
+"""Of a lease: its holder ends it so much earlier. Clocks of hosts that run at different rates
+differ by less than a thousandth; the rest is for the way from a look at the clock to a client."""
 MEMBERS_MAX: Final = 16
 T = TypeVar("T")
 InSync = frozenset[str] | None
@@ -110,8 +110,9 @@ class Lease:
 
     def look(self) -> Seen:
         """What is there."""
-        found = self._calls.call("/v3/kv/txn", {"success": [
-            {"request_range": {"key": self._key(name)}} for name in ("primary", "term", "in_sync")]})
+        keys = [self._key(name) for name in ("primary", "term", "in_sync")]
+        found = self._calls.call("/v3/kv/txn", {
+            "success": [{"request_range": {"key": key}} for key in keys]})
         return _checked(lambda: _seen(found))
 
     # who wins
