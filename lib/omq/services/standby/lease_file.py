@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from omq.base import clock, modes, side_files
+from omq.base.config import load_settings
+from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 
 SILENT_NS: Final = 10 * clock.NS_PER_S  # nobody has told for so long: the keeper is gone
@@ -59,6 +62,17 @@ class LeaseState:
             return 0.0
         return max(0.0, (self.until_ns - clock.monotonic_ns()) / clock.NS_PER_S)
 
+    @property
+    def trouble(self) -> str:
+        """Why this member could not take part in a failover now; empty: it could."""
+        if not self.kept:
+            return "omq standby keep does not run"
+        if self.state in (SILENT, FORGOTTEN, NOT_IN_SYNC):
+            return self.error or "etcd has not answered yet"
+        if self.state == HELD and not self.left_s():
+            return f"the lease is over: {self.error}"
+        return ""
+
     def record(self) -> dict[str, Any]:
         """As JSON, for people."""
         return {"state": self.state if self.kept else "no keeper", "holder": self.holder,
@@ -77,6 +91,16 @@ def load(paths: SpoolPaths) -> LeaseState | None:
             str(found["error"]), int(found["told_ns"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def watched(paths: SpoolPaths, conf_dir: Path) -> LeaseState | None:
+    """As `load`, for who watches; None: no lease decides here, or the configuration is wrong."""
+    try:
+        if not load_settings(conf_dir).standby_lease:
+            return None
+    except OmqError:
+        return None
+    return load(paths) or LeaseState(SILENT, "", 0, "", 0, "", 0, 0, [], "", 0)
 
 
 def store(paths: SpoolPaths, state: LeaseState) -> None:
