@@ -116,6 +116,15 @@ class Cluster:
             "key": _b(f"omq/{instance.hex()}/{name}")}, token).get("kvs")
         return json.loads(b64decode(found[0]["value"])) if found else None
 
+    def put(self, instance: bytes, name: str, value: dict[str, Any]) -> None:
+        """Somebody writes that key."""
+        self.post(0, "/v3/kv/put", {"key": _b(f"omq/{instance.hex()}/{name}"),
+                                    "value": _b(json.dumps(value))})
+
+    def remove(self, instance: bytes, name: str) -> None:
+        """Somebody removes it."""
+        self.post(0, "/v3/kv/deleterange", {"key": _b(f"omq/{instance.hex()}/{name}")})
+
     def end(self) -> None:
         self.kill()
 

@@ -134,14 +134,31 @@ def test_an_etcd_that_has_forgotten_makes_nobody_primary(members: Lease) -> None
     until(lambda: members.protection(B) == "fenced", members.told)
     assert "etcd has no term" in members.state(B)["error"]
     done = members.run(A, "register")
-    assert done.returncode == 0, "nobody can know that A is an old primary"
+    assert done.returncode == Exit.USAGE and "is a former" in done.stderr
+    members.etcd.put(members.uuid, "term", {"term": 0, "member": "", "began": True})
     until(lambda: "etcd has term 0" in members.state(B)["error"], members.told)
     done = members.run(B, "register")
     assert done.returncode == 0, done.stderr
     new.more()
-    done = members.run(A, "register")
-    assert done.returncode == Exit.TEMPORARY, "a term never goes back"
+    done = members.run(B, "register")
+    assert done.returncode == Exit.TEMPORARY, "it serves"
     assert "b is the primary of term 1" in done.stderr
+    members.judge()
+
+
+def test_a_key_that_somebody_removes_ends_a_lease_that_is_still_renewed(members: Lease) -> None:
+    members.begin()
+    old = members.puts(A)
+    old.more()
+    members.keepers[B].send_signal(signal.SIGSTOP)  # else it is quicker, as it may be
+    made = members.state(A)["primary_at"]
+    members.etcd.remove(members.uuid, "primary")
+    until(lambda: members.state(A)["primary_at"] > made, members.told)
+    (told,) = members.events(A, events.LEASE_LOST.number)
+    assert told["reason"] == "etcd has ended it"
+    old.more()
+    members.serves(A, 0)
+    members.keepers[B].send_signal(signal.SIGCONT)
     members.judge()
 
 
@@ -236,6 +253,7 @@ def test_a_keeper_that_is_started_again_has_its_lease(members: Lease) -> None:
     old.more()
     members.serves(A, 0)
     assert made == (members.etcd.key(members.uuid, "primary"), members.state(A)["lease"])
+    old.end()
     members.kill(A)
     (members.roots[A] / "run/lease.json").unlink()
     manager = members.first.start()

@@ -134,9 +134,8 @@ class Keeper:
             return
         held = Held(noted.lease, 0, noted.primary_at, noted.term)
         with suppress(CallFailed, LeaseRefused):
-            seen = self._lease.look()
-            if seen.holder is not None and seen.primary_at == held.primary_at and (
-                    self._lease.renew(held)):
+            seen = self._lease.renew(held)
+            if seen is not None:
                 self._held, self._seen = held, seen
                 self._state = lease_file.HELD
 
@@ -227,15 +226,15 @@ class Keeper:
     def _renew(self) -> None:
         held = self._held
         assert held is not None
-        if not self._lease.renew(held):
+        seen = self._lease.renew(held)
+        if seen is None:
             self._lose("etcd has ended it")
             return
+        self._seen = seen
         self._state, self._error, self._expired = lease_file.HELD, "", False
         if self._instance.role is Role.PRIMARY and not self._begun:
+            self._lease.begin(held, self._instance, seen)
             self._seen = self._lease.look()
-            if not self._begun:
-                self._lease.begin(held, self._instance, self._seen)
-                self._seen = self._lease.look()
         self._due = clock.monotonic_ns() + self._ttl_ns // 3
 
     @property

@@ -166,18 +166,20 @@ class Lease:
 
     # who holds it
 
-    def renew(self, held: Held) -> bool:
-        """False: etcd knows no such lease any more, so the key is gone, or is about to be."""
+    def renew(self, held: Held) -> Seen | None:
+        """What is there; None: etcd knows no such lease any more, or the key is not ours. A lease
+        alone proves nothing: somebody may have removed the key, or may not let us read it."""
         asked = self._now()
         said = self._calls.call("/v3/lease/keepalive", {"ID": str(held.lease)})
         result = said.get("result")
         if not isinstance(result, dict):
             raise CallFailed("it does not say for how long the lease is")
         ttl = _checked(lambda: number(result, "TTL"))
-        if not ttl:
-            return False
+        seen = self.look() if ttl else Seen(None, None, frozenset())
+        if seen.primary_at != held.primary_at:
+            return None
         held.until = max(held.until, self._end(asked, min(ttl, 2 * self._ttl_s)))
-        return True
+        return seen
 
     def begin(self, held: Held, instance: Instance, seen: Seen) -> None:
         """This member serves under its term; nobody is in sync yet. CallFailed also where the key
