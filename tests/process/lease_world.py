@@ -193,9 +193,13 @@ class Lease:
 
     def kill(self, name: str) -> None:
         """As a power cut ends it: the daemons first cannot say anything."""
-        self.signal(name, signal.SIGSTOP)
-        self.signal(name, signal.SIGKILL)
+        found = self.processes(name)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
         self.keepers[name].wait(WAIT_S)
+        until(lambda: all(clock.process_state(pid) in ("", "Z", "X") for pid in found), self.told)
 
     def serves(self, name: str, term: int) -> None:
         until(lambda: self.role(name) is Role.PRIMARY and self.term() == {

@@ -1,5 +1,5 @@
-"""The OCF resource agent for Pacemaker: each action of a promotable clone, in right states and wrong
-ones, on two directories that stand for two nodes."""
+"""The OCF resource agent for Pacemaker: each action of a promotable clone, in right states and
+wrong ones, on two directories that stand for two nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 import omq
+from omq.base import clock
+from omq.base.config import load_settings
 from omq.base.paths import SpoolPaths
+from omq.core.standby.promotion import promote
 from omq.storage.instance_file import Role
 from omq.storage.spool import open_spool
 from tests.process import instance as world
@@ -39,7 +42,8 @@ class Nodes:
         self.bin.mkdir()
         for name in ("omq", "omrc", "omstat"):
             path = self.bin / name
-            path.write_text(f"#!/bin/sh\nexec {sys.executable} -P -m omq.cli.launch {name} \"$@\"\n")
+            path.write_text("#!/bin/sh\n"
+                            f"exec {sys.executable} -P -m omq.cli.launch {name} \"$@\"\n")
             path.chmod(0o755)
 
     def way(self, node: str) -> str:
@@ -109,15 +113,14 @@ def nodes(omq_instance: world.Instance, tmp_path: Path) -> Iterator[Nodes]:
     pair = Pair(omq_instance, tmp_path / "standby")
     pair.make()
     omq_instance.stop()
-    before = omq_instance.paths.uuid.read_bytes()
     made = Nodes(pair)
     try:
         yield made
     finally:
         made.end()
         if made.role("a") is not Role.PRIMARY:  # it ends as the fixture wants it
-            omq_instance.paths.uuid.write_bytes(before)
-            (omq_instance.paths.root / "journal/synced").unlink(missing_ok=True)
+            info = open_spool(made.roots["a"], writer=True, any_role=True)
+            promote(info.paths, info.instance, load_settings(made.conf), clock.wall_ns())
 
 
 def test_its_description_is_what_pacemaker_reads(nodes: Nodes) -> None:
@@ -204,8 +207,8 @@ def test_a_failover_and_the_way_back(nodes: Nodes) -> None:
     assert nodes.role("a") is Role.STANDBY, nodes.says()
     until(lambda: nodes.follows("a"), nodes.says)
     assert nodes.act("a", "monitor") == SUCCESS
-    with omq.connect(nodes.roots["b"], name="judge", timeout_s=WAIT_S) as c:
-        with c.reader("A") as reader:
-            message = reader.next(timeout_s=WAIT_S)
-            assert message is not None and message.body == b"1"
-            message.done()
+    with (omq.connect(nodes.roots["b"], name="judge", timeout_s=WAIT_S) as c,
+          c.reader("A") as reader):
+        (message,) = reader.next(timeout_s=WAIT_S)
+        assert message.body == b"1"
+        message.done()

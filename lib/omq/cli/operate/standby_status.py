@@ -84,7 +84,8 @@ def lease_line(state: dict[str, Any]) -> str:
         ", ".join(state["in_sync"]) or "nobody")
     left = f", {duration(state['left_s'])} left" if state["left_s"] else ""
     why = f" ({state['trouble']})" if state["trouble"] else ""
-    return f"{state['state']}{left}; primary: {state['holder'] or 'nobody'}; in sync: {in_sync}{why}"
+    holder = state["holder"] or "nobody"
+    return f"{state['state']}{left}; primary: {holder}; in sync: {in_sync}{why}"
 
 
 def standby_line(state: dict[str, Any]) -> str:

@@ -87,7 +87,8 @@ def _shipping(location: Location) -> str:
 
 def _standby(location: Location, told: str, options: argparse.Namespace) -> int:
     """Of one that serves nobody: does it follow its primary?"""
-    said, lease = role.published(location.paths), lease_file.watched(location.paths, location.conf_dir)
+    said = role.published(location.paths)
+    lease = lease_file.watched(location.paths, location.conf_dir)
     trouble = lease.trouble if lease is not None else ""
     if options.json:
         print_json({"standby": told, "following": bool(said.get("following")),
