@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.waiting import until
 
 pytestmark = needs.etcd
 DAY = 86400
-GO_ON = {"standby_lost": "go_on", "standby_lost_s": 5}  # whoever is promoted serves alone
+GO_ON: dict[str, Any] = {"standby_lost": "go_on", "standby_lost_s": 5}  # whoever is promoted serves alone
 
 
 @pytest.fixture

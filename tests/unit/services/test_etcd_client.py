@@ -201,8 +201,8 @@ def test_over_tls_etcd_is_verified_and_so_is_this_side(serve: Any, tmp_path: Pat
     context.verify_mode = ssl.CERT_REQUIRED
     ca.configure_trust(context)
     server = serve(lambda _: ok({"a": 1}), tls=context)
-    good = {"standby_lease_ca_file": str(tmp_path / "ca.pem"),
-            "standby_lease_certificate": str(tmp_path / "own.pem")}
+    good: dict[str, Any] = {"standby_lease_ca_file": str(tmp_path / "ca.pem"),
+                            "standby_lease_certificate": str(tmp_path / "own.pem")}
     assert client(server, scheme="https", **good).call("/v3/kv/range", {}) == {"a": 1}
     with pytest.raises(CallFailed, match="certificate verify failed"):
         client(server, scheme="https", **good | {

@@ -34,7 +34,8 @@ class Fake:
         found = getattr(self, path.rsplit("/", 1)[1])(body)
         if self.lost:
             raise CallFailed("no answer in time")
-        return json.loads(json.dumps(found))
+        said: dict[str, Any] = json.loads(json.dumps(found))
+        return said
 
     def grant(self, body: Mapping[str, Any]) -> dict[str, Any]:
         number = len(self.leases) + 1
