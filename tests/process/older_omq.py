@@ -1,6 +1,6 @@
 """An omq of an earlier day, from the history of this repository, unpacked and run beside this one:
-what a rolling upgrade meets. Skips where there is no history (a source distribution, a clone without
-depth)."""
+what a rolling upgrade meets. Skips where there is no history (a source distribution, a clone
+without depth)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-COMMIT = "2baa55ae1cfa6a07d45ea01296df5ba4f7f2ae1e"
+COMMIT = "2baa55aec5f6b6b73245f673ca70b39553f9e35e"
 """Of 2026-11-28: the last one whose standbys noted every position with a sync of its own."""
 ROOT = Path(__file__).parents[2]
 

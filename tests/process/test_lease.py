@@ -21,7 +21,8 @@ from tests.waiting import until
 
 pytestmark = needs.etcd
 DAY = 86400
-GO_ON: dict[str, Any] = {"standby_lost": "go_on", "standby_lost_s": 5}  # whoever is promoted serves alone
+# Whoever is promoted serves alone.
+GO_ON: dict[str, Any] = {"standby_lost": "go_on", "standby_lost_s": 5}
 
 
 @pytest.fixture
