@@ -55,7 +55,7 @@ from omq.services.manager.findings import mark_damage, report, set_aside
 from omq.services.manager.home import move_in
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.tombstone import write_of_predecessor
-from omq.services.manager.units_in_doubt import take_in_doubt
+from omq.services.manager.units_in_doubt import take_barriers, take_in_doubt
 from omq.storage import poolctrl, segment, spool
 from omq.storage.files import File
 from omq.storage.home import Alone
@@ -168,6 +168,7 @@ def build(context: DaemonContext) -> Parts:
                   alone, info.uuid, limits, groups)
     progress.step("looking at units of work in doubt")
     take_in_doubt(context, core, engine.in_doubt, loaded, parts.server.bodies)
+    take_barriers(core, loaded, parts.server.bodies)
     pool_lock.close()
     return parts
 
