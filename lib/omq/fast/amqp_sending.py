@@ -12,7 +12,7 @@ from omq.fast.amqp_encoding import listed, put, uint
 from omq.format.amqp_types import Malformed
 
 _TRANSFER_HEAD = b"\0\0\0\0\x02\0\0\0\0\x53\x14\xC0\0\x06"
-"""Of a frame with a transfer of 6 fields: its size, its channel and the size of its list are set."""
+"""Of a transfer with 6 fields: the frame's size and channel, and the size of the list, are set."""
 _TAG_BYTES_MAX = 32
 _TAGS = tuple(bytes((0xA0, each)) for each in range(_TAG_BYTES_MAX + 1))
 _ZERO_TRUE, _ZERO_FALSE = b"\x43\x41", b"\x43\x42"

@@ -147,8 +147,8 @@ class Facts:
 class Hold:
     """What a reader has in its hands: messages, what was said of them and not answered yet, and its
     note (None: it keeps none). `listed`: the highest lease of a list of which nothing is known yet;
-    `asked`: when the last request went. `gathers`: a request follows at once, so that one is not sent
-    for the sake of time."""
+    `asked`: when the last request went. `gathers`: a request follows at once, so none is sent only
+    because time has passed."""
 
     def __init__(self, note: Note | None) -> None:
         self._maker = _process
