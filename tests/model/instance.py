@@ -22,7 +22,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.reader_notes import read
 from omq.core.engine.relocation import relocate
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Core, Party
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Party
 from omq.format.wire import Settlement
 from omq.storage import archive as archive_files

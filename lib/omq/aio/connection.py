@@ -22,11 +22,11 @@ from omq.aio.unit import AsyncUnit
 from omq.aio.waiter import Waiter
 from omq.base.errors import ConnectionClosed
 from omq.format.property_values import Value
-from omq.ipc.client.asking import REPLIES, Reply
 from omq.ipc.client.cancelling import MessageState
 from omq.ipc.client.connection import NOTHING_SAID, TIMEOUT_S, Client
 from omq.ipc.client.connection import connect as connect_native
 from omq.ipc.client.reader import PROMPT
+from omq.ipc.client.request_reply import REPLIES, Reply
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing
 

@@ -17,11 +17,11 @@ from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, Core, Party
 from omq.fast.columns import Columns
-from omq.fast.ends import Ends
 from omq.fast.frames import Frames
-from omq.fast.keys import Keys
+from omq.fast.groups import Rings
+from omq.fast.limited_keys import Keys
 from omq.fast.request import Request
-from omq.fast.rings import Rings
+from omq.fast.settled import Ends
 from omq.format.index import EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import number_of

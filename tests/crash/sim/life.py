@@ -32,7 +32,7 @@ from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.queues import Queues
 from omq.core.engine.relocation import relocate
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import IDEL, POISON, REMEMBERS, Core, Party
 from omq.core.engine.statistics import Statistics

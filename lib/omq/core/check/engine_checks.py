@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.core.check.broken import Report, Rule
+from omq.core.check.broken_rules import Report, Rule
 from omq.core.check.limit_checks import check_limits
 from omq.core.engine.engine import Engine
 from omq.core.engine.failures import NOTED

@@ -23,7 +23,6 @@ from omq.base.errors import SpoolFull
 from omq.base.fault import point
 from omq.core.engine import moves, puts, settle
 from omq.core.engine.block import Block
-from omq.core.engine.books import Books
 from omq.core.engine.cancelling import ById
 from omq.core.engine.clients import Clients
 from omq.core.engine.deadlines import ended, renew, soonest, wake
@@ -33,18 +32,19 @@ from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
 from omq.core.engine.in_doubt import InDoubt
 from omq.core.engine.leases_resumed import adopt, given_up
+from omq.core.engine.manager_notes import Books
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
-from omq.core.engine.reader_notes import Noted, OldNotes, left
+from omq.core.engine.reader_notes import OldNotes, ReaderNote, left
 from omq.core.engine.recall import Recall
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned
 from omq.core.engine.statistics import Statistics
-from omq.core.engine.suspects import must_wait
+from omq.core.engine.suspect_messages import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack
 from omq.core.engine.units import Units
-from omq.core.engine.waiters_by_id import Wanted
+from omq.core.engine.waiters_by_id import WaitersById
 from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, QueueFlag
@@ -66,7 +66,7 @@ class Engine:
     def __init__(self, core: Core, statistics: Statistics) -> None:
         self.core, self.statistics = core, statistics
         self.room = core.room  # what pool.writer says of the disk
-        self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
+        self.waiters, self.wanted = dict[int, Waiters](), WaitersById(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts, self.old_notes = Timeouts(), OldNotes()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
@@ -201,8 +201,8 @@ class Engine:
 
     def tick(self) -> None:
         """Everything whose time has come: due messages, leases, limbo, samples. There is nothing to
-        do before `next_deadline`, but for messages with a time of their own: omq.fast.turn leaves
-        it out till then."""
+        do before `next_deadline`, but for messages with a time of their own: omq.fast.group_commit
+        leaves it out till then."""
         core = self.core
         now = core.mono_ns
         wake(core)
@@ -280,7 +280,7 @@ class Engine:
             self.timeouts.add(0, waiter)
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
-               orderly: bool, freed: bool = False, noted: Noted | None = None) -> int:
+               orderly: bool, freed: bool = False, noted: ReaderNote | None = None) -> int:
         """A client is gone; how many of its messages came back: to their old place if it left in
         order, was `freed`, or by its note had not begun with them; else a failed attempt."""
         for waiter in [each for each in waiters if each.waiting]:

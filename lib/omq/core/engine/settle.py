@@ -21,8 +21,7 @@ from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, LeaseLost
 from omq.core.engine.durations import worked
-from omq.core.engine.idel_pause import pause_ns
-from omq.core.engine.retry import retry_ns
+from omq.core.engine.retry import idel_pause_ns, retry_ns
 from omq.core.engine.state import (
     CONTAINER,
     IDEL,
@@ -209,7 +208,7 @@ def fail(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
     queue = t.e_queue[entry]
     rules = core.rules[queue]
     if queue == IDEL:
-        delay_ns = pause_ns(rules.death_delay_ns, t.e_attempts[entry])
+        delay_ns = idel_pause_ns(rules.death_delay_ns, t.e_attempts[entry])
     elif queue != POISON and t.e_attempts[entry] >= rules.attempts_max:
         poison(core, entry, party, sequence, flags, reason=reason, evidence=evidence)
         return True

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.format.failure_note import FailureNote
 from omq.format.findings import Finding, Kind
 from omq.format.pool import (

@@ -14,7 +14,7 @@ from omq.base.errors import ManagerUnavailable
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
 from omq.ipc.client.control_line import Lost
 from omq.ipc.client.link import Link
-from omq.ipc.client.registered import LOST
+from omq.ipc.client.registration import LOST
 from omq.ipc.wire.exchange import Answer
 
 _NEXT = int(Operation.NEXT)

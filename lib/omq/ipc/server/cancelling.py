@@ -40,7 +40,7 @@ from omq.ipc.server.operator_plane import order_text
 from omq.ipc.server.sessions import Session
 
 if TYPE_CHECKING:
-    from omq.ipc.server.asked import Request
+    from omq.ipc.server.request_record import Request
     from omq.ipc.server.server_parts import ServerParts
 
 Question = dict[str, Any]
