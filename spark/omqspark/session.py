@@ -66,6 +66,8 @@ FEW_FRAMES: Final = 100_000
 """Of a batch below this the driver holds all rows, and writes the files (parquet.py): 30 MB."""
 FRAME_BYTES: Final = 1024
 """Memory that DuckDB and Arrow need for each frame of a batch, at most: measured (ANALYTICS)."""
+AUDIT_ROW_BYTES: Final = 512
+"""The same for each message and stay that a step of an audit looks at."""
 SIZES: Final = {"m": 1 << 20, "g": 1 << 30}
 PARTITION_FRAMES: Final = 250_000  # of one task behind a shuffle, at most
 PARTITIONS_MAX: Final = 20_000
@@ -128,10 +130,22 @@ class Later:
 
     def is_few(self, frames: int) -> bool:
         """Whether so many need no Spark."""
-        few = self.few_frames
-        if few is None:
-            few = int(self.memory[:-1]) * SIZES[self.memory[-1]] // FRAME_BYTES
+        few = self._bytes // FRAME_BYTES if self.few_frames is None else self.few_frames
         return frames < few and not _under_submit()
+
+    def in_steps(self, frames: int) -> bool:
+        """Whether an audit of so many is done in steps, as they are more than memory has room for,
+        and nobody has asked for Spark."""
+        return self.few_frames != 0 and not _under_submit() and not self.is_few(frames)
+
+    @property
+    def audit_rows(self) -> int:
+        """Messages and stays that such a step has room for."""
+        return self._bytes // AUDIT_ROW_BYTES
+
+    @property
+    def _bytes(self) -> int:
+        return int(self.memory[:-1]) * SIZES[self.memory[-1]]
 
     @cached_property
     def spark(self) -> SparkSession:
