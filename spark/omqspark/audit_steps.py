@@ -71,6 +71,8 @@ GIVEN: Final = pa.schema([("qpool", pa.int64()), *WAITS, ("arrived_lsn", pa.int6
                           ("given_lsn", pa.int64())])
 CHOSEN: Final = pa.schema([("given_lsn", pa.int64())])
 EVENTS: Final = "file int, type int, argument bigint, lsn bigint"
+TURNS_HELD: Final = 100_000
+"""Lines that are remembered from step to step without a look at whether anybody asks for them."""
 Say = Callable[[str], None]
 
 
@@ -169,7 +171,7 @@ class _Rows:
                     known = engine.createDataFrame(turns)
                     final = some_of(out_of_order(mine, known), few=True)[0]
                     now = engine.createDataFrame(latest(mine, known).toArrow())
-                    if now.count() > TURNS_MAX:
+                    if now.count() > TURNS_HELD:
                         now = _needed(engine, now, given, waits, part[1])
                     return final, {name: now.toArrow()}
 
