@@ -103,6 +103,9 @@ class Failover:
         gone = self.east.root.with_name("gone")
         if gone.exists():
             gone.rename(self.east.root)
+            self.east.start(MANAGER)  # it clears what the one that was killed has left
+            self.east.ready()
+            self.east.stop(MANAGER)
 
 
 @pytest.fixture
