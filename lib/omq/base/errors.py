@@ -1203,6 +1203,28 @@ schedules work here, and clients of AMQP 1.0 reach an instance on another host""
     exit_code = Exit.UNAVAILABLE
 
 
+class MemberFailed(OmqError):
+    """message {qpool_id} on queue {queue} has failed too often already: a barrier would wait for it \
+in vain; 'omqdump' shows why it failed"""
+
+    status = 277
+    exit_code = Exit.DATA
+
+
+class TooManyMembers(OmqError):
+    """{count} {what}: the limit is {limit}; let barriers wait for barriers"""
+
+    status = 278
+    exit_code = Exit.USAGE
+
+
+class NotMember(OmqError):
+    """a barrier cannot wait for message {qpool_id}: {reason}"""
+
+    status = 279
+    exit_code = Exit.USAGE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

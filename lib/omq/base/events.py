@@ -232,6 +232,11 @@ CHANNEL_WAITS = _event(1612, "A batch cannot be put now; its channel waits")
 CHANNEL_RESET = _event(1625, "The number of a channel's last batch was set by an operator")
 CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may already have")
 
+# 1550-1551: mail: policies of peers
+STS_FAILED = _event(1550, "The MTA-STS policy of a domain cannot be had")
+STS_NOT_KEPT = _event(
+    1551, "An MTA-STS policy could not be written to the spool; it will be fetched again")
+
 # 1560-1565: omq worker
 WORKER_STARTED = _event(1560, "A worker started")
 WORKER_STOPPED = _event(1561, "A worker stopped")

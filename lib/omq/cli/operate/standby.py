@@ -50,7 +50,7 @@ from omq.base.config import load_settings
 from omq.base.errors import BadArgument, BadRequest, Exit, PrimaryAnswers
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, say, tool_parser
-from omq.cli.operate.noting import add_reason
+from omq.cli.operate.command_notes import add_reason
 from omq.services.daemon.options import Location, locate
 from omq.services.daemon.signals import Signals
 from omq.storage import durable, instance_file, spool

@@ -20,12 +20,12 @@ from omq.base import clock
 from omq.base.errors import ConfigError, ManagerUnavailable, OmqError
 from omq.base.paths import SpoolPaths
 from omq.cli.look.cause import Causes, Severity
-from omq.cli.look.causes import find
+from omq.cli.look.finding_causes import find
 from omq.cli.look.gateways import Gateway, gateways
 from omq.cli.look.instance_causes import wrong_configuration
 from omq.cli.look.service_status import Status, all_status
+from omq.core.index.histograms import Journal, Spent, of_journal, of_queues
 from omq.core.index.rows import QueueRow
-from omq.core.index.spent import Journal, Spent, of_journal, of_queues
 from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState

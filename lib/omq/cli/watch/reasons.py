@@ -1,5 +1,6 @@
 """Why an alarm is at its threshold, and what to do: the causes that tools show
-(omq.cli.look.causes), or where a measure has none, what was counted and the command that shows it.
+(omq.cli.look.finding_causes), or where a measure has none, what was counted and the command that
+shows it.
 
 Invariant: each measure has a sentence here, so nobody is ever told that something "is 1".
 """

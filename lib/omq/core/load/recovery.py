@@ -34,10 +34,10 @@ from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.judge.cases import Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.judge import judge_files, judge_names, judge_place, judge_spool, refuse
-from omq.core.judge.met import of_double_write, of_journal
 from omq.core.judge.presence import note_newest
+from omq.core.judge.redo_findings import of_double_write, of_journal
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows

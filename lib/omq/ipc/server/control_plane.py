@@ -43,8 +43,8 @@ from omq.ipc.server.bell import give_bell
 from omq.ipc.server.body_plane import BodyPlane
 from omq.ipc.server.doorkeeper import Doorkeeper
 from omq.ipc.server.doors import Door, Turn
-from omq.ipc.server.failing import Failing
-from omq.ipc.server.opening import Opening
+from omq.ipc.server.failure_questions import Failing
+from omq.ipc.server.open_queues import Opening
 from omq.ipc.server.operator_plane import OperatorPlane
 from omq.ipc.server.pool_plane import PoolPlane
 from omq.ipc.server.queue_plane import QueuePlane

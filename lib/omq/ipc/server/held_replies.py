@@ -2,9 +2,9 @@
 
 The group does not wait. Its replies are written into the channels of the clients as ever, behind
 its own sync, and only the releases of their semaphores are kept, with the LSN that was durable
-here then. A client does not look at a reply before its semaphore (ipc.client.gate), so nothing is
-told. When as many standbys as are wanted have that LSN on their disks, the releases follow, in
-order.
+here then. A client does not look at a reply before its semaphore (ipc.client.reply_wait), so
+nothing is told. When as many standbys as are wanted have that LSN on their disks, the releases
+follow, in order.
 
     held        releases of a group; answers over control connections that say what became of a
                 request: orders, and registrations of who asks after one (that of an earlier

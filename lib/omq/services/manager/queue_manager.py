@@ -37,13 +37,13 @@ from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.clock_watch import ClockWatch, newest_ns
 from omq.services.manager.disk_room import DiskRoom
-from omq.services.manager.doubts import doubts_text, say_old_doubts
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
 from omq.services.manager.protection import held_replies
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.tombstone import write_tombstone
 from omq.services.manager.triggers import Triggers
+from omq.services.manager.units_in_doubt import doubts_text, say_old_doubts
 
 
 def say_taken_back(log: EventLog, engine: Engine, messages: EventMessages) -> None:

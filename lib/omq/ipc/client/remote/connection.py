@@ -29,8 +29,7 @@ from omq.base.errors import (
     TimedOut,
     UnitOpen,
 )
-from omq.ipc.client.asking import REPLIES, Reply
-from omq.ipc.client.pieces import checked
+from omq.ipc.client.body_pieces import checked
 from omq.ipc.client.remote.line import Line
 from omq.ipc.client.remote.links import ACCEPTED, MODIFIED, RELEASED, Giving, Taking, Told, refuse
 from omq.ipc.client.remote.message import RemoteRow
@@ -38,6 +37,7 @@ from omq.ipc.client.remote.taking import PROMPT, RemoteReader
 from omq.ipc.client.remote.translated import decoded, encoded
 from omq.ipc.client.remote.unit import RemoteUnit, Transaction
 from omq.ipc.client.remote.url import hosts
+from omq.ipc.client.request_reply import REPLIES, Reply
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing, as_outgoing
 
