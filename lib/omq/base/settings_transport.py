@@ -48,7 +48,7 @@ class TransportSettings(WebSettings):
     unix_mta_sts_timeout_s: int = number("tls", 10, 1, 60,
         "time for fetching a policy; a server that has not answered is left alone for 5 minutes")
     unix_tls_sessions_bytes_max: int = number("tls", 8 * MIB, 0, 1 * GIB,
-        "size at which logs/unix.tls.jsonl, from which `omq tls-report` and `omq peers --tls` tell "
+        "size at which logs/unix.tls.jsonl, from which `omq tls` and `omq peers --tls` tell "
         "what became of TLS with peers, is renamed to .1; 0: nothing is noted")
 
     submission_listen_host: str = text("submission", "", _OPTIONAL_HOST,

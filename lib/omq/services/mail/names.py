@@ -154,7 +154,9 @@ class NamesWorker:
         """There is nothing to give back."""
 
     def close(self) -> None:
-        """Nor at the end."""
+        """The end."""
+        if self._sts is not None:
+            self._sts.close()
 
     def look_up(self, domain: str) -> Found:
         """The hosts that take mail for the domain."""
