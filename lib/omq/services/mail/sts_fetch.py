@@ -55,7 +55,8 @@ def fetch(host: str, addresses: Sequence[str], port: int, context: ssl.SSLContex
     cutting.start()
     try:
         line.settimeout(_left(ends))
-        line.suppress_ragged_eofs = False  # an end that TLS does not know is a cut
+        # An end that TLS does not know is a cut.
+        line.suppress_ragged_eofs = False  # type: ignore[attr-defined]
         data = _asked(host, line)
         if time.monotonic() >= ends:
             raise FetchError(FETCH_FAILED, f"https://{host}{PATH}: it took too long")
