@@ -97,8 +97,8 @@ class TransportSettings(WebSettings):
 
     smtp_verify: bool = flag("mail",
         "recipients of strangers whose mail goes to a host of [peers] or unix_smarthost are "
-        "verified there (RCPT without a text); one that it does not know is refused, one that cannot be "
-        "verified in time is told to come back",
+        "verified there (RCPT without a text); one that it does not know is refused, one that "
+        "cannot be verified in time is told to come back",
         default=False)
     smtp_verify_timeout_s: int = number("mail", 10, 1, 120,
         "time that a session waits for it, then 450; the answer is remembered all the same")
