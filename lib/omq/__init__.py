@@ -91,7 +91,6 @@ if TYPE_CHECKING:
         UnknownQueue,
         WrongKind,
     )
-    from omq.ipc.client.asking import Reply
     from omq.ipc.client.browsed import Browsed
     from omq.ipc.client.cancelling import MessageState
     from omq.ipc.client.connection import Connection, connect
@@ -101,6 +100,7 @@ if TYPE_CHECKING:
     from omq.ipc.client.message import Message
     from omq.ipc.client.queues import QueueInfo
     from omq.ipc.client.reader import Reader
+    from omq.ipc.client.request_reply import Reply
     from omq.ipc.client.unit import Unit
     from omq.ipc.wire.outgoing import Outgoing
 
@@ -196,7 +196,7 @@ _CLIENT = {"Browsed": "omq.ipc.client.browsed", "Connection": "omq.ipc.client.co
            "Message": "omq.ipc.client.message", "MessageState": "omq.ipc.client.cancelling",
            "Outgoing": "omq.ipc.wire.outgoing",
            "QueueInfo": "omq.ipc.client.queues",
-           "Reader": "omq.ipc.client.reader", "Reply": "omq.ipc.client.asking",
+           "Reader": "omq.ipc.client.reader", "Reply": "omq.ipc.client.request_reply",
            "Unit": "omq.ipc.client.unit",
            "UnitInDoubt": "omq.ipc.client.in_doubt", "connect": "omq.ipc.client.connection"}
 

@@ -21,14 +21,14 @@ from typing import Final
 from omq.base.errors import LossNotAccepted, NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Action, Verdict
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.storage import durable
 from omq.storage.pool import PoolFiles
 from omqtools.omqrecover.control_survey import read_control
 from omqtools.omqrecover.history import Progress
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.plan import Plan, Stamp, check_stamp
-from omqtools.omqrecover.records import RecordRepair, Result
+from omqtools.omqrecover.record_repairs import RecordRepair, Result
 from omqtools.omqrecover.repairs import (
     REPAIRS,
     Workshop,

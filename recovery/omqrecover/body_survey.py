@@ -25,7 +25,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BadItemRef, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Case, Source
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.format import message as message_format
 from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import mask

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.format.findings import Finding, Kind
 from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode
 from omq.storage.files import open_file, read_salvaged
 from omq.storage.pool import DOUBLE_WRITE
 from omq.storage.poolctrl import NAME
-from omqtools.omqrecover.pending import PendingPool
+from omqtools.omqrecover.pending_pool import PendingPool
 
 _PAGE: Final = 4096
 

@@ -29,8 +29,8 @@ from omq.storage.containers import read_item
 from omq.storage.files import write_new_file
 from omq.storage.payloads import PayloadReader
 from omq.storage.pool_reader import PoolReader
+from omqtools.omqrecover.conditions import Condition
 from omqtools.omqrecover.survey import Survey
-from omqtools.omqrecover.where import Condition
 
 SPECIAL = {1: "IDEL", 2: "POISON"}
 

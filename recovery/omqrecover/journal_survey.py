@@ -14,7 +14,7 @@ from typing import Any
 
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Case, Source
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.judge import header_found
 from omq.format.findings import Kind
 from omq.format.journal import FileHeader

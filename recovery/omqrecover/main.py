@@ -23,7 +23,7 @@ from omq.base.amounts import duration
 from omq.base.errors import Exit, FileNotWritten, OmqError
 from omq.base.paths import SpoolPaths, existing_spool
 from omq.cli.common import add_json, print_json, say, tool_parser
-from omq.core.judge.found import worst
+from omq.core.judge.finding import worst
 from omq.storage import durable, spool
 from omq.storage.files import write_new_file
 from omq.storage.instance_file import Role
@@ -31,9 +31,10 @@ from omq.storage.spool import SpoolInfo, create_spool, open_spool, refuse_others
 from omqtools.omqrecover import identity, restore
 from omqtools.omqrecover.apply import apply
 from omqtools.omqrecover.archive import list_archived
+from omqtools.omqrecover.conditions import parse, time_ns
 from omqtools.omqrecover.extract import extract
 from omqtools.omqrecover.plan import Plan, load_plan
-from omqtools.omqrecover.rebuild import Wanted, rebuild
+from omqtools.omqrecover.rebuild import Bounds, rebuild
 from omqtools.omqrecover.render import (
     EXITS,
     finding_lines,
@@ -43,7 +44,6 @@ from omqtools.omqrecover.render import (
     verdict_record,
 )
 from omqtools.omqrecover.survey import Survey, survey
-from omqtools.omqrecover.where import parse, time_ns
 
 NAME = "omqrecover"
 PROGRESS_PERIOD_S = 2.0
@@ -127,7 +127,7 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _rebuild(options: argparse.Namespace) -> int:
-    wanted = Wanted(options.from_archive.absolute(), options.until_lsn, options.until_time)
+    wanted = Bounds(options.from_archive.absolute(), options.until_lsn, options.until_time)
     info = _spool_or_new(options.spool.absolute(), wanted)
     began, worked = time.monotonic(), time.process_time()
     with _exclusive(info.paths):
@@ -154,7 +154,7 @@ def _identity(options: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _spool_or_new(root: Path, wanted: Wanted) -> SpoolInfo:
+def _spool_or_new(root: Path, wanted: Bounds) -> SpoolInfo:
     """The spool; one with the archive's identity where there is none."""
     if durable.status(root / "instance.json") is not None:
         return open_spool(root, writer=True)

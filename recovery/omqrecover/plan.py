@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from omq.base.errors import Damaged, DiskError, InputUnreadable, NewerFormat, PlanOutdated
 from omq.base.paths import SpoolPaths
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.storage.files import read_file
 from omqtools.omqrecover.archive import all_numbers, open_archived
 from omqtools.omqrecover.control_survey import read_control

@@ -18,7 +18,7 @@ import numpy as np
 from omq.base.arrays import Rows, joined, picked
 from omq.base.limits import POOL_FILES_MAX
 from omq.core.judge.cases import Case, Place, Source
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.format.findings import Finding, Kind
 from omq.format.pool import FILE_HEADER, FILE_MAGIC, NO_RECORD, RECORD_BYTES, Message
 from omq.format.pool_contents import Contents
@@ -27,7 +27,7 @@ from omq.storage.pool import possible_contents
 from omq.storage.pool_scan import PoolChunk
 from omqtools.omqrecover.history import History
 from omqtools.omqrecover.ledger import Ledger
-from omqtools.omqrecover.pending import PendingPool
+from omqtools.omqrecover.pending_pool import PendingPool
 
 COLUMNS: Final = ("qpool", "lsn", "file", "record", "location", "offset", "length", "body_crc",
                   "size", "flags", "parts", "next")  # fmt: skip

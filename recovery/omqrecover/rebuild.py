@@ -44,11 +44,11 @@ from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_scan import Block
 from omq.storage.store import store_numbers
 from omqtools.omqrecover.archive import all_numbers, fetch, names_of
+from omqtools.omqrecover.bulk_rebuild import NewPool, Shortcuts
 from omqtools.omqrecover.history import History, Progress
 from omqtools.omqrecover.ledger import Ledger
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.repairs import SKIPPED, write_epoch_file
-from omqtools.omqrecover.shortcuts import NewPool, Shortcuts
 
 CHANGES_MAX: Final = 200_000
 """Changed records between two checkpoints of a build: bounds memory to a few hundred MB."""
@@ -79,7 +79,7 @@ class _MediaRedo(Redo):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Bounds:
     """How far; None: to the end."""
 
     archive: Path
@@ -122,7 +122,7 @@ class Mark:
         return f"rebuild-{self.name}"
 
 
-def rebuild(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, progress: Progress,
+def rebuild(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Bounds, progress: Progress,
             *, accept_loss: bool) -> Mark:
     """See the module. The caller holds the manager's lock and the pool's, if there is a pool."""
 
@@ -148,7 +148,7 @@ def _mark(directory: Path) -> Mark | None:
 # build
 
 
-def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, progress: Progress,
+def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Bounds, progress: Progress,
            *, accept_loss: bool) -> Mark:
     directories = [wanted.archive, paths.archive, paths.journal]
     history = History(directories, uuid, progress, bodies=False)
@@ -192,7 +192,7 @@ def _build(paths: SpoolPaths, uuid: bytes, settings: Settings, wanted: Wanted, p
     return mark
 
 
-def _look_through(history: History, wanted: Wanted, progress: Progress) -> tuple[Ledger, _Point]:
+def _look_through(history: History, wanted: Bounds, progress: Progress) -> tuple[Ledger, _Point]:
     """Who is alive at the point, and where it is; read to the end, for the numbers and the gaps."""
     ledger, end = Ledger(), _Point()
     windows = Windows(_until(iter(history), wanted, end))
@@ -212,7 +212,7 @@ class _Point:
     cut: bool = False
 
 
-def _until(blocks: Iterator[Block], wanted: Wanted, end: _Point) -> Iterator[Block]:
+def _until(blocks: Iterator[Block], wanted: Bounds, end: _Point) -> Iterator[Block]:
     """The blocks up to the point; the rest is read too, for the numbers in it."""
     for block in blocks:
         end.cut = end.cut or wanted.ends_before(block)
@@ -222,7 +222,7 @@ def _until(blocks: Iterator[Block], wanted: Wanted, end: _Point) -> Iterator[Blo
             yield block
 
 
-def _check_begin(history: History, wanted: Wanted, *, accept_loss: bool) -> None:
+def _check_begin(history: History, wanted: Bounds, *, accept_loss: bool) -> None:
     first = history.files[0].follows if history.files else None
     if not history.files:
         raise NotRepairable(what=f"{wanted.archive} has no journal file of this instance",
@@ -242,7 +242,7 @@ def _check_gaps(missing: list[list[int]], *, accept_loss: bool) -> None:
         raise LossNotAccepted(what=f"history has gaps: LSN {missing}")
 
 
-def _describe(paths: SpoolPaths, history: History, wanted: Wanted, end: _Point, now: int) -> Mark:
+def _describe(paths: SpoolPaths, history: History, wanted: Bounds, end: _Point, now: int) -> Mark:
     goes_on = not end.cut and end.number in numbers_in(paths.journal) \
         and end.number == history.files[-1].number
     numbers = [*(file.number for file in history.files), *all_numbers(paths.journal),
@@ -262,7 +262,7 @@ def _empty(directory: Path) -> None:
 # finish
 
 
-def _finish(paths: SpoolPaths, uuid: bytes, wanted: Wanted, mark: Mark) -> None:
+def _finish(paths: SpoolPaths, uuid: bytes, wanted: Bounds, mark: Mark) -> None:
     """Steps 3 to 5; each is done or found done."""
     originals = Originals(paths, "")
     originals.folder = paths.quarantine / mark.quarantined

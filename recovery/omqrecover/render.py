@@ -12,7 +12,7 @@ from typing import Any, Final
 from omq.base.errors import Exit
 from omq.base.names import escape
 from omq.core.judge.cases import Case, Verdict
-from omq.core.judge.found import Found, worst
+from omq.core.judge.finding import Found, worst
 from omqtools.omqrecover.survey import Survey
 
 SHOWN_MAX: Final = 5

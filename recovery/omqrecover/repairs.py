@@ -18,7 +18,7 @@ import numpy as np
 from omq.base.errors import NotRepairable
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Action
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.presence import note_newest
 from omq.core.redo.windows import Windows
 from omq.format.findings import Finding, Kind
@@ -36,7 +36,7 @@ from omqtools.omqrecover.control_survey import read_control
 from omqtools.omqrecover.history import History, Progress
 from omqtools.omqrecover.originals import Originals
 from omqtools.omqrecover.plan import Plan
-from omqtools.omqrecover.shadow import Shadow
+from omqtools.omqrecover.rebuilt_records import Shadow
 
 SKIPPED: Final = 1 << 24
 """LSNs and QPoolIds left out when a journal goes on after a loss: more than a manager gives between
@@ -253,6 +253,6 @@ REPAIRS: dict[Action, Callable[[Workshop, Found], None]] = {
     Action.RENAME: _rename, Action.FETCH: _fetch, Action.HEADER: _header, Action.CUT: _cut,
     Action.COUNT: _leave,
 }  # fmt: skip
-"""By action; those of pool records are in records.py, GO_ON, SKIP, CONTROL and NEXT come last.
-Everything is counted anew in the end, whatever the plan was."""
+"""By action; those of pool records are in record_repairs.py, GO_ON, SKIP, CONTROL and NEXT come
+last. Everything is counted anew in the end, whatever the plan was."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from omq.base.arrays import Rows, picked
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Case, Place, Source
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.judge import judge_names, judge_spool
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
@@ -31,7 +31,7 @@ from omqtools.omqrecover import body_survey, journal_survey
 from omqtools.omqrecover.control_survey import ControlState, read_control, read_double_write
 from omqtools.omqrecover.history import History
 from omqtools.omqrecover.ledger import Ledger
-from omqtools.omqrecover.pending import PendingPool
+from omqtools.omqrecover.pending_pool import PendingPool
 from omqtools.omqrecover.pool_survey import COLUMNS, PoolState, compare, judged_files, read_pool
 
 Progress = Callable[[str], None]

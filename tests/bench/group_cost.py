@@ -25,7 +25,7 @@ from omq.base.authority import Authority
 from omq.base.paths import SpoolPaths
 from omq.core.engine.block import Block
 from omq.core.engine.engine import Engine
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import SPECIAL_QUEUES, Core, Party
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables

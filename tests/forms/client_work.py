@@ -19,10 +19,10 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost
 from omq.base.paths import SpoolPaths
 from omq.fast import FORM
-from omq.fast.asking import UNSENT, Asking
 from omq.fast.batch import Batch, bodies_of, id_texts
-from omq.fast.handed import Extent, Facts, Hold, Rows
-from omq.fast.note import Note
+from omq.fast.client_request import UNSENT, Asking
+from omq.fast.handed_messages import Extent, Facts, Hold, Rows
+from omq.fast.reader_note import Note
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import Descriptor, Part

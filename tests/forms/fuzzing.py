@@ -18,7 +18,7 @@ from typing import Final
 
 from omq.core.check.invariants import check
 from omq.core.engine.limit_rules import LimitRules
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import POISON
 from omq.format.wire import REQUEST, Operation
 from tests.bench.group_cost import QUEUE, Client, World

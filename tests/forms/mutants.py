@@ -25,7 +25,7 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
                 "7 numbered", "8 numbered", "11 numbered",
                 "14 numbered")
-OF_KEYS: Final = ("fast/keys.py", "fast/values.py")
+OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 
 
@@ -189,7 +189,7 @@ MUTANTS: Final = (
     _mutant("queues are looked at for what is in doubt", "put",
             "            if not prepared:\n                core",
             "            if True:\n                core"),
-    Mutant("what is late and seen again makes no full turn", "core/engine/times.py",
+    Mutant("what is late and seen again makes no full turn", "core/engine/expiry_times.py",
            "            self.next_ns = 0  # a tick of this group, be it ever so plain\n", ""),
     _mutant("a unit's last message does not end it", "put",
             " | (_END if i == count - 1 else 0)", ""),
@@ -404,8 +404,8 @@ MUTANTS: Final = (
     _mutant("bytes beyond the block", "frames",
             "count * 128 + collected + payload_bytes <= block.left", "True"),
     _mutant("a block is not synced", "frames", "block.persistent = True", "pass"),
-    _mutant("a note outlives its message", "done", "CONTAINER | NOTED, GROUPED",
-            "CONTAINER, GROUPED"),
+    _mutant("a note outlives its message", "done", "CONTAINER | NOTED | MEMBER, GROUPED",
+            "CONTAINER | MEMBER, GROUPED"),
     _mutant("that there is a note is not said", "reply", "flags |= _NOTED", "pass"),
     _mutant("who asks is not told that it was put", "path",
             f"{_BEGUN}_CORRELATION,", f"{_GOES_ON}_CORRELATION,"),
@@ -583,8 +583,9 @@ def run(mutant: Mutant | None, folder: Path, seed: str, known: Run | None = None
 
 
 def beside(mutant: Mutant, folder: Path) -> str:
-    """What tells a mutant of omq.fast.keys or rings, step by step beside the engine's functions."""
-    if mutant.file not in ("fast/keys.py", "fast/rings.py"):
+    """What tells a mutant of omq.fast.limited_keys or rings, step by step beside the engine's
+    functions."""
+    if mutant.file not in ("fast/limited_keys.py", "fast/groups.py"):
         return ""
     library = folder / "omq" / "fast"
     library.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """omq.fast.values and keys beside what they stand for: values of properties of payloads, whole,
 broken or changed by a client meanwhile (format.property_key); lines, turns and places
-(core.engine.limited, core.engine.turns)."""
+(core.engine.limited, core.engine.key_turns)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def test_a_ring_is_tidied_when_a_key_is_forgotten() -> None:
     bounded(source())
 
 
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.file == "fast/keys.py"],
+@pytest.mark.parametrize("mutant",
+                         [each for each in MUTANTS if each.file == "fast/limited_keys.py"],
                          ids=lambda mutant: mutant.name)
 def test_what_is_broken_is_told(tmp_path: Path, mutant: Mutant) -> None:
     """But for what only whole requests can tell (python -m tests.forms.mutants)."""

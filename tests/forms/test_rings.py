@@ -1,4 +1,4 @@
-"""omq.fast.rings beside what it stands for: rings of groups, numbers, and groups that are whole
+"""omq.fast.groups beside what it stands for: rings of groups, numbers, and groups that are whole
 (core.engine.groups)."""
 
 from __future__ import annotations

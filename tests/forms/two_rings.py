@@ -1,4 +1,4 @@
-"""Groups kept by the engine (core.engine.groups) and by omq.fast.rings, side by side: the same
+"""Groups kept by the engine (core.engine.groups) and by omq.fast.groups, side by side: the same
 random members, with numbers and without, after each of which all is the same.
 """
 
@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, PRIORITIES, Core
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
@@ -90,7 +90,7 @@ class Way:
 
 
 class FlatWay(Way):
-    """The same by omq.fast.rings."""
+    """The same by omq.fast.groups."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__()

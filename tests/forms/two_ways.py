@@ -1,6 +1,6 @@
 """Lines, turns and places of a queue with limits, kept by the engine (core.engine.limited, turns)
-and by omq.fast.keys, side by side: the same random work, after each step of which all is the same.
-"""
+and by omq.fast.limited_keys, side by side: the same random work, after each step of which all is
+the same."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from omq.core.engine import limited
+from omq.core.engine.key_turns import SLACK
 from omq.core.engine.limit_key import NEVER
 from omq.core.engine.limit_rules import LimitRules
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, Core
-from omq.core.engine.turns import SLACK
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
 from omq.storage.slots import SlotAllocator
@@ -146,7 +146,7 @@ class Way:
 
 
 class FlatWay(Way):
-    """The same by omq.fast.keys."""
+    """The same by omq.fast.limited_keys."""
 
     def __init__(self, rules: LimitRules, module: ModuleType) -> None:
         super().__init__(rules)

@@ -32,9 +32,9 @@ from omq.core.engine import expiry, limited
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 from omq.format.index import Counter, EntryState
 from omq.format.message import (
     LAST_IN_GROUP,
@@ -46,7 +46,7 @@ from omq.format.message import (
 )
 from omq.format.wire import GIVEN, REPLY, REQUEST, SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.server.fast_server import FastServer
-from omq.ipc.server.turns import Turns
+from omq.ipc.server.group_commit import GroupCommit
 from omq.ipc.wire.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.disk import Buffer, Disk
@@ -631,13 +631,13 @@ class Workload:
         manager would turn in vain for ever."""
         server = self.instance.server
         core, due = self.instance.core, server.due()
-        exact = due == Turns.due(server)
+        exact = due == GroupCommit.due(server)
         assert not self._turned or exact, "a deadline that is none"
         if exact or self._clocks is None:
             self._clocks = core.now_ns, core.mono_ns
         wall, mono = self._clocks
         now, core.now_ns = core.now_ns, wall + core.mono_ns - mono  # by one clock
-        assert due <= Turns.due(server), "a deadline that is late"
+        assert due <= GroupCommit.due(server), "a deadline that is late"
         core.now_ns, self._turned = now, False
 
     def _asking(self, idle: list[Client]) -> list[Client]:

@@ -20,7 +20,7 @@ from omq.core.engine.operate import Item as Targeted
 from omq.core.engine.queue_rules import KEEPING, UNLIMITED
 from omq.core.engine.state import POISON, SPECIAL_QUEUES
 from omq.core.load.recovery import Recovered
-from omq.ipc.server.opening import Opening
+from omq.ipc.server.open_queues import Opening
 from omq.ipc.server.queue_plane import QueuePlane
 from omq.ipc.server.sessions import Session
 from tests.model.disk import Cut

@@ -16,8 +16,8 @@ from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.operate import Action, Order
 from omq.core.engine.operate import Item as Targeted
-from omq.core.engine.reader_notes import Noted, read
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.reader_notes import ReaderNote, read
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import (
     CONTAINER,
     HAS_ID,
@@ -29,7 +29,7 @@ from omq.core.engine.state import (
     SPECIAL_QUEUES,
 )
 from omq.core.load.recovery import Recovered
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 from omq.format.failure_note import NOTE
 from omq.format.index import Counter, EntryState
 from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts
@@ -112,7 +112,7 @@ class _Left:
     def is_final(self) -> bool:
         return True
 
-    def read(self) -> Noted | None:
+    def read(self) -> ReaderNote | None:
         return read(self._area)
 
     def close(self) -> None:

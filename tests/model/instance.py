@@ -22,7 +22,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.reader_notes import read
 from omq.core.engine.relocation import relocate
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Core, Party
 from omq.core.engine.statistics import Statistics
 from omq.core.index.tables import Tables
@@ -217,6 +217,8 @@ class Instance:
         self.keeper: _Writer | None = None
         self.engine.in_doubt.limit = DOUBTS
         self.doubts_said = self.engine.in_doubt.load(self.loaded.prepared, self._facts)
+        core.barriers.load(core, self.loaded.barriers, lambda slot: self.body(
+            core.t.m_qpool[slot]))
         return found
 
     def start_queues(self, _found: Recovered) -> None:

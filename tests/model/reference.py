@@ -15,7 +15,7 @@ from itertools import takewhile
 
 from omq.base import errors
 from omq.core.engine.operate import Action, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL, POISON
 from omq.format.index import EntryState
 from omq.format.message import LAST_IN_GROUP, Descriptor, Part, encode, id_hash

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from omq.core.engine.limit_rules import LimitRules
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import FIRST_QUEUE
 from tests.model.driver import World, rules
 from tests.model.instance import Instance

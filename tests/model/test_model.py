@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition
 
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL, POISON
 from omq.format.index import EntryState
 from omq.format.message import LAST_IN_GROUP, Part, id_hash

@@ -62,10 +62,10 @@ def test_the_console(here: Here) -> None:
     pytest.importorskip("aiohttp", reason="the package aiohttp, of the extra web")
     pytest.importorskip("jinja2", reason="the package jinja2, of the extra web")
     from omq.cli.web import page_head, reading
-    from omq.cli.web.pulse import Pulse
+    from omq.cli.web.snapshots import Snapshots
 
     made, said = here
-    moment = Pulse(_location(made), load_settings(made.conf)).now()
+    moment = Snapshots(_location(made), load_settings(made.conf)).now()
     rows = page_head.live(moment, None)["n:causes"]
     found = [row for row in rows if said.evidence in row["text"]]
     assert found and any(said.command in hint for row in found for hint in row["hints"]), rows

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import omq
-from omq.ipc.client import registered, watcher
+from omq.ipc.client import registration, watcher
 from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
@@ -39,7 +39,7 @@ def waiter(instance: Instance, way: str, before: Callable[[Client], None]) -> Ch
         patch = pytest.MonkeyPatch()  # until the process ends
         for period in ("PERIOD_MIN_S", "PERIOD_MAX_S"):  # it looks when something happens alone
             patch.setattr(watcher, period, 3600.0)
-        patch.setattr(registered, "INTERRUPTED_S", WAIT_S)  # it waits for the next manager
+        patch.setattr(registration, "INTERRUPTED_S", WAIT_S)  # it waits for the next manager
         with omq.connect(instance.root, name="waits", timeout_s=WAIT_S) as c:
             wait = wait_of(c, way)
             before(c)

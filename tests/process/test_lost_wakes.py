@@ -29,7 +29,7 @@ from omq.aio.unit import AsyncUnit, _Take
 from omq.aio.waiter import Waiter
 from omq.base.settings import Settings
 from omq.ipc.client.connection import Client
-from omq.ipc.client.ids_asked import Wish
+from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.link import Link
 from omq.ipc.client.reader import Reader
 from omq.ipc.wire.exchange import Answer
@@ -40,9 +40,9 @@ from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, start
 
 OWN = frozenset(str(Path(omq.__file__).parent / each) for each in (
-    "ipc/client/reader.py", "ipc/client/selected.py", "ipc/client/group.py",
+    "ipc/client/reader.py", "ipc/client/reader_selector.py", "ipc/client/group.py",
     "ipc/client/ids_asked.py", "ipc/client/unit_taking.py", "ipc/client/interruptible.py",
-    "ipc/client/link.py", "ipc/client/registered.py", "ipc/client/gate.py", "aio/unit.py",
+    "ipc/client/link.py", "ipc/client/registration.py", "ipc/client/reply_wait.py", "aio/unit.py",
     "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py", "services/amqp/turning.py"))
 """Where waits are begun and ended; between two lines of the others nothing of that changes."""
 STRANGER = b"stranger"
@@ -135,7 +135,7 @@ def reader_ways(c: Client, other: Client, way: str, patch: pytest.MonkeyPatch) -
     if way == "iteration":
         return Way(lambda: next(iter(reader), None))
     if way == "id":
-        patch.setattr(Wish, "meant", lambda self, message: message.body != STRANGER)
+        patch.setattr(IdAsked, "meant", lambda self, message: message.body != STRANGER)
         return Way(lambda: reader.next(correlation="c"), 2,
                    lambda: other.put("A", STRANGER, correlation_id="c"))
     if way == "recovered":
@@ -181,7 +181,7 @@ def unit_ways(c: Client, other: Client, way: str, patch: pytest.MonkeyPatch) -> 
     unit = c.unit()
     if way == "unit":
         return Way(lambda: unit.next("A"))
-    patch.setattr(Wish, "meant", lambda self, message: message.body != STRANGER)
+    patch.setattr(IdAsked, "meant", lambda self, message: message.body != STRANGER)
     return Way(lambda: unit.next("A", correlation="c"), 2,
                lambda: other.put("A", STRANGER, correlation_id="c"))
 

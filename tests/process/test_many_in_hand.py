@@ -7,7 +7,7 @@ holds is split.
 | BACKOUT, STAGE, COMMIT, PREPARE | messages that a unit took, and puts | ipc.client.unit |
 | MOVE_MANY | messages that move | ipc.client.moving |
 | PUT_MANY | messages of a batch | ipc.client.put_many |
-| register, after a restart of the manager | messages in hand | ipc.client.registered |
+| register, after a restart of the manager | messages in hand | ipc.client.registration |
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from omq.core.load.recovery import recover
 from omq.storage import spool
 from omq.storage.pool import PoolFiles
-from omqtools.omqrecover.where import parse
+from omqtools.omqrecover.conditions import parse
 from tests.recovery import test_repair as damages
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import SMALL, repair, run, scan

@@ -12,7 +12,7 @@ import pytest
 from omq.base.errors import NeedsRepair
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.load.offline_index import read_files
 from omq.format.poolctrl import ControlFlag
 from omq.storage.journal import file_name

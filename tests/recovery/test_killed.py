@@ -14,7 +14,7 @@ from omq.storage import durable
 from omq.storage.disk import Buffer
 from omqtools.omqrecover.apply import apply
 from omqtools.omqrecover.plan import load_plan
-from omqtools.omqrecover.rebuild import Wanted, rebuild
+from omqtools.omqrecover.rebuild import Bounds, rebuild
 from tests.recovery import test_repair as damages
 from tests.recovery.conftest import Dead
 from tests.recovery.spool import SMALL, run, scan, start
@@ -149,7 +149,7 @@ def test_a_rebuild_may_be_killed_anywhere(dead: Dead, tmp_path: Path, first: int
     archive = tmp_path / "elsewhere"
     dead.paths.archive.rename(archive)
     dead.paths.archive.mkdir()
-    wanted = Wanted(archive, until_lsn=dead.end_lsn - 3)
+    wanted = Bounds(archive, until_lsn=dead.end_lsn - 3)
 
     def job(root: Path) -> None:
         rebuild(SpoolPaths(root), dead.uuid, SMALL, wanted, lambda _: None, accept_loss=False)

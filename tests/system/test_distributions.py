@@ -100,8 +100,8 @@ def test_a_compiled_wheel_is_for_one_python_and_runs_compiled(tmp_path: Path) ->
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(tmp_path / "installed")
     said = _run("env", f"PYTHONPATH={tmp_path / 'installed'}", sys.executable, "-c",
-                "import omq.fast.path; from omq.base import form;"
-                " print(omq.__file__, form.told(), omq.fast.path.__file__)", cwd=tmp_path)
+                "import omq.fast.plain_requests; from omq.base import form;"
+                " print(omq.__file__, form.told(), omq.fast.plain_requests.__file__)", cwd=tmp_path)
     package, told, module = said.split()
     assert Path(package).is_relative_to(tmp_path / "installed") and told == "compiled"
     assert Path(module).is_relative_to(tmp_path / "installed") and module.endswith(form.SUFFIX)

@@ -12,7 +12,7 @@ from tests.tidy.tree import Source, calls, dotted, nodes, product
 TABLE = "lib/omq/format/frame_rules.py"
 WRITERS = {
     "lib/omq/core/engine/backing_out.py": {"BACKOUT"},
-    "lib/omq/core/engine/books.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP",
+    "lib/omq/core/engine/manager_notes.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP",
                                      "DEFINE"},
     "lib/omq/core/engine/bulk.py": {"PUT", "DONE"},
     "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},
@@ -20,20 +20,20 @@ WRITERS = {
     "lib/omq/core/engine/gives.py": {"GIVE"},
     "lib/omq/core/engine/in_doubt.py": {"PREPARE", "OPERATOR"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
-    "lib/omq/core/engine/pauses.py": {"DEFINE", "UNDEFINE"},
+    "lib/omq/core/engine/key_pauses.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/puts.py": {"PUT"},
     "lib/omq/core/engine/queue_book.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/recall.py": {"RELEASE"},
     "lib/omq/core/engine/relocation.py": {"RELOCATE"},
     "lib/omq/core/engine/moves.py": {"MOVE"},
     "lib/omq/core/engine/settle.py": {"DONE", "DELETE", "DEFER", "RELEASE_GIVEN", "POISON"},
-    "lib/omq/core/engine/suspects.py": {"RELEASE_GIVEN"},
+    "lib/omq/core/engine/suspect_messages.py": {"RELEASE_GIVEN"},
     "lib/omq/core/engine/unit_ends.py": {"DONE", "DELETE", "COMMIT"},
     "lib/omq/fast/attempts.py": {"GIVE"},
     "lib/omq/fast/batch.py": {"PUT"},
     "lib/omq/fast/births.py": {"PUT"},
     "lib/omq/fast/done.py": {"DONE", "PREPARE"},
-    "lib/omq/fast/doubt.py": {"COMMIT"},
+    "lib/omq/fast/in_doubt.py": {"COMMIT"},
     "lib/omq/ipc/wire/outgoing.py": {"PUT"},  # the head that a submitter fills in
 }
 CODES = re.compile(r"_?REASON_(?!BYTES|CHAR)\w+")

@@ -34,7 +34,7 @@ from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omqtools.omqdump import dump_json, render
-from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.option_desk import Desk
 from omqtools.omqdump.text_file import default_reference, dump_path, write_lines
 
 _STATES: Final = {int(state): f"{state.name.lower():<8}" for state in EntryState}

@@ -15,8 +15,8 @@ import sys
 
 from omq.cli.common import add_json, existing, say, tool_parser
 from omq.core.look.look import Source
-from omqtools.omqdump.desk import Desk, Orders
-from omqtools.omqdump.prompts import Answers
+from omqtools.omqdump.option_desk import Desk, Orders
+from omqtools.omqdump.prompts import Prompts
 from omqtools.omqdump.session import Session
 from omqtools.omqdump.sources import Choice, Sources
 
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.undo:
         scripted = [*(scripted or []), f"u '{options.undo}'"]
     interactive = scripted is None and sys.stdin.isatty()
-    answers = Answers(None if scripted else sys.stdin, sys.stdout, interactive=interactive)
+    answers = Prompts(None if scripted else sys.stdin, sys.stdout, interactive=interactive)
     choice = Choice(Source(options.source), options.segment)
     sources = Sources(location, lambda text: say(NAME, text), choice)
     desk = Desk(sources, answers, sys.stdout, location, json=options.json,

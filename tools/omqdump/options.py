@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from omqtools.omqdump import changing, exchange, listings, walking
-from omqtools.omqdump.desk import Desk
+from omqtools.omqdump import change_options, listings, message_files, walk_options
+from omqtools.omqdump.option_desk import Desk
 
 QUIT: Final = "q"
 
@@ -57,30 +57,30 @@ _ORDER, _MANY = Takes.ORDER, Takes.MANY
 _TABLE: Final = (
     Option("s", "Show summary of queues", listings.show_summary),
     Option("l", "List (browse) msgs on queue", listings.browse, 2, takes=Takes.LISTING),
-    Option("m", "Move opened msg between queues", changing.move_opened, 2, _MANAGER, _ORDER),
-    Option("M", "Move msgs between queues", changing.move_many, 4, _MANAGER, _MANY),
-    Option("d", "Delete opened msg from queue", changing.delete_opened, 1, _MANAGER, _ORDER),
-    Option("D", "Delete msgs from queue", changing.delete_many, 3, _MANAGER, _MANY),
-    Option("v", "View status of queue", walking.status, 1),
-    Option("a", "Access opened msgs info", walking.access, 0, Needs.NOTHING),
-    Option("O", "Open message file", exchange.open_file, 1),
+    Option("m", "Move opened msg between queues", change_options.move_opened, 2, _MANAGER, _ORDER),
+    Option("M", "Move msgs between queues", change_options.move_many, 4, _MANAGER, _MANY),
+    Option("d", "Delete opened msg from queue", change_options.delete_opened, 1, _MANAGER, _ORDER),
+    Option("D", "Delete msgs from queue", change_options.delete_many, 3, _MANAGER, _MANY),
+    Option("v", "View status of queue", walk_options.status, 1),
+    Option("a", "Access opened msgs info", walk_options.access, 0, Needs.NOTHING),
+    Option("O", "Open message file", message_files.open_file, 1),
     Option("L", "list configured queues", listings.list_configured),
     Option("T", "List queue throughput averages", listings.show_throughput),
-    Option("o", "Output opened msg to files", exchange.output, 2),
-    Option("i", "Input a msg from files", exchange.input_files, 1, Needs.NOTHING),
-    Option("g", "Get (serial open) next msg", walking.get_next, 1),
-    Option("G", "Get (serial open) nth+1 msg", walking.get_nth, 2),
-    Option("r", "Read (browse) opened msg", walking.read, 2),
-    Option("c", "Close opened msg", walking.close, 1, Needs.NOTHING),
-    Option("f", "Find (priority open) next msg", walking.find, 2),
-    Option("p", "Put opened msg on a queue", changing.put_opened, 2, _MANAGER, _ORDER),
+    Option("o", "Output opened msg to files", message_files.output, 2),
+    Option("i", "Input a msg from files", message_files.input_files, 1, Needs.NOTHING),
+    Option("g", "Get (serial open) next msg", walk_options.get_next, 1),
+    Option("G", "Get (serial open) nth+1 msg", walk_options.get_nth, 2),
+    Option("r", "Read (browse) opened msg", walk_options.read, 2),
+    Option("c", "Close opened msg", walk_options.close, 1, Needs.NOTHING),
+    Option("f", "Find (priority open) next msg", walk_options.find, 2),
+    Option("p", "Put opened msg on a queue", change_options.put_opened, 2, _MANAGER, _ORDER),
     Option("t", "Text dump", listings.dump_text, 2),
-    Option("C", "Copy msgs", changing.copy_many, 4, _MANAGER, _MANY),
-    Option("Z", "Zap (forcefully delete) msg", changing.zap, 3, _MANAGER, _MANY),
+    Option("C", "Copy msgs", change_options.copy_many, 4, _MANAGER, _MANY),
+    Option("Z", "Zap (forcefully delete) msg", change_options.zap, 3, _MANAGER, _MANY),
 )
 _MORE: Final = (
-    Option("u", "Undo deletes", changing.undo, 1, _MANAGER, _MANY),
-    Option("A", "Apply a plan", changing.apply_plan, 1, _MANAGER, _ORDER),
+    Option("u", "Undo deletes", change_options.undo, 1, _MANAGER, _MANY),
+    Option("A", "Apply a plan", change_options.apply_plan, 1, _MANAGER, _ORDER),
 )
 MENU: Final = {option.letter: option for option in (*_TABLE, Option(QUIT, "Quit"))}
 """By letter, in the order of the menu: the left column, the right one, and Quit."""

@@ -15,7 +15,7 @@ from omq.base.errors import BadRequest
 from omq.base.names import escape
 
 
-class Answers:
+class Prompts:
     """Where answers come from; `lines` None: only from the words of the option."""
 
     def __init__(self, lines: TextIO | None, out: TextIO, *, interactive: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from omq.base.errors import BadRequest, OmqError
 from omq.base.names import escape
 from omq.cli.common import say
-from omqtools.omqdump.desk import Desk
+from omqtools.omqdump.option_desk import Desk
 from omqtools.omqdump.options import MENU, MORE, OPTIONS, QUIT, Option, Takes
 
 _MENU_WIDTH: Final = 35

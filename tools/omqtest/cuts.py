@@ -27,11 +27,11 @@ from pathlib import Path
 from omq.base.errors import OmqError
 from omqtools.omqtest import tree
 from omqtools.omqtest.child import Child
+from omqtools.omqtest.clients import BATCH_MAX, OTHER, QUEUE, key_of
 from omqtools.omqtest.history import Found, Verdict, judge_state
 from omqtools.omqtest.instance import Instance, RunError, instance
 from omqtools.omqtest.offline import contents
 from omqtools.omqtest.record import Player, Step, read_log
-from omqtools.omqtest.work import BATCH_MAX, OTHER, QUEUE, key_of
 
 
 def store(root: tree.Node, target: Path) -> None:

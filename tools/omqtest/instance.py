@@ -25,9 +25,9 @@ from omq.storage import durable, segment
 from omq.storage.disk import Disk
 from omq.storage.spool import create_spool
 from omqtools.omqtest.child import Child
+from omqtools.omqtest.clients import put, read
 from omqtools.omqtest.history import HistoryFile
 from omqtools.omqtest.record import RecordingDisk
-from omqtools.omqtest.work import put, read
 
 MANAGER, WRITER = "queue.manager", "pool.writer"
 WAIT_S = 60.0
@@ -96,7 +96,7 @@ class Instance:
         return disk
 
     def client(self, what: str, name: str, histories: Path, **options: Any) -> Child:
-        """A client: `put` or `read` of work.py."""
+        """A client: `put` or `read` of clients.py."""
         def run() -> int:
             disk = self._disk()
             sink = disk.log if disk is not None else HistoryFile(histories / name)

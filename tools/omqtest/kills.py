@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omqtools.omqtest.child import Child
+from omqtools.omqtest.clients import OTHER, QUEUE
 from omqtools.omqtest.history import HistoryFile, Verdict, judge, read_histories
 from omqtools.omqtest.instance import MANAGER, WRITER, Instance, RunError, instance
-from omqtools.omqtest.work import OTHER, QUEUE
 
 VICTIMS = ((MANAGER,), (WRITER,), (MANAGER, WRITER), ("reader",), ("putter",))
 LOAD = 100_000  # more messages than a putter gets done: it ends by its kill or at the end

@@ -27,8 +27,8 @@ from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
 from omq.storage.spool import create_spool
 from omq.storage.volatile import VolatileBodies
+from omqtools.omqtest.clients import key_of
 from omqtools.omqtest.history import Found
-from omqtools.omqtest.work import key_of
 
 MESSAGES = 20_000
 SETTINGS = Settings(journal_file_bytes=1 << 19, block_bytes_max=1 << 18)

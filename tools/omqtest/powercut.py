@@ -15,7 +15,7 @@ from typing import Any
 from omq.base.errors import Exit
 from omqtools.omqtest.cuts import Cuts, Cutter, record_run
 from omqtools.omqtest.kills import Kills, kill_loop
-from omqtools.omqtest.pull import pull, verify
+from omqtools.omqtest.plug_pull import pull, verify
 
 DESCRIPTION = """\
 Runs omq on a directory and cuts its power, over and over, without touching your power: real

@@ -22,11 +22,11 @@ from omq.aio.unit import AsyncUnit
 from omq.aio.waiter import Waiter
 from omq.base.errors import ConnectionClosed
 from omq.format.property_values import Value
-from omq.ipc.client.asking import REPLIES, Reply
 from omq.ipc.client.cancelling import MessageState
 from omq.ipc.client.connection import NOTHING_SAID, TIMEOUT_S, Client
 from omq.ipc.client.connection import connect as connect_native
 from omq.ipc.client.reader import PROMPT
+from omq.ipc.client.request_reply import REPLIES, Reply
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing
 
@@ -112,6 +112,16 @@ class AsyncConnection:
     async def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
         """As Connection.put_many; an iterable that is no list runs in another thread."""
         return list(await self._call(self._puts, lambda native: native.put_many(queue, messages)))
+
+    async def barrier(self, queue: str, members: Iterable[bytes | str], body: bytes = b"", *,
+                      within_s: float | None = None,
+                      properties: Mapping[str, Value] | None = None,
+                      priority: int | str | None = None, message_id: bytes | str = b"") -> str:
+        """As Connection.barrier."""
+        listed = members if isinstance(members, bytes | str) else tuple(members)
+        return str(await self._call(self._puts, lambda native: native.barrier(
+            queue, listed, body, within_s=within_s, properties=properties, priority=priority,
+            message_id=message_id)))
 
     async def cancel(self, message_id: bytes | str, *, in_work: bool = False) -> None:
         """As Connection.cancel."""

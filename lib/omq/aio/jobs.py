@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from omq.aio.lines import Job
-from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
+from omq.aio.waiter import Outcome, Outcomes, Waiter, same_for_all
 from omq.base.errors import ManagerHung, ManagerUnavailable, OmqError, TimedOut
 from omq.ipc.client.connection import Client
 
@@ -84,7 +84,8 @@ class Put:
         except Exception as error:  # the coroutines', whatever it is
             same_for_all(waiters, error)
         else:
-            Ends((waiter, Outcome(text)) for waiter, text in zip(waiters, ids, strict=True)).tell()
+            Outcomes((waiter, Outcome(text))
+                     for waiter, text in zip(waiters, ids, strict=True)).tell()
 
     def fail(self, error: BaseException) -> None:
         same_for_all([waiter for _, waiter in self.puts], error)

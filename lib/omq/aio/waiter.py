@@ -53,10 +53,10 @@ class Waiter:
 
     def tell(self, outcome: Outcome) -> None:
         """From a thread."""
-        Ends([(self, outcome)]).tell()
+        Outcomes([(self, outcome)]).tell()
 
 
-class Ends(list[tuple[Waiter, Outcome]]):
+class Outcomes(list[tuple[Waiter, Outcome]]):
     """Several ends, told by one call into the event loop."""
 
     def tell(self) -> Self:
@@ -75,4 +75,4 @@ class Ends(list[tuple[Waiter, Outcome]]):
 
 def same_for_all(waiters: Iterable[Waiter], error: BaseException) -> None:
     """From a thread: each of them gets the error."""
-    Ends((waiter, Outcome(error=error)) for waiter in waiters).tell()
+    Outcomes((waiter, Outcome(error=error)) for waiter in waiters).tell()

@@ -126,6 +126,16 @@ class SpoolPaths:
         return self.run / "protection.json"
 
     @property
+    def lease(self) -> Path:
+        """How the lease is, where etcd decides who is primary."""
+        return self.run / "lease.json"
+
+    @property
+    def keeper_lock(self) -> Path:
+        """Held by `omq standby keep`."""
+        return self.run / "keeper.lock"
+
+    @property
     def standbys_lock(self) -> Path:
         """Held while standbys.json is changed."""
         return self.run / "standbys.lock"

@@ -1,7 +1,7 @@
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
-from omq.fast.keys cimport Keys
-from omq.fast.rings cimport Rings
+from omq.fast.limited_keys cimport Keys
+from omq.fast.groups cimport Rings
 
 cdef unsigned int _PUT, _READY, _PREPARED, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT
 cdef unsigned int _NO_RECORD, _HAS_ID, _KEYED

@@ -11,9 +11,9 @@ from omq.base import shim as cython
 from omq.core.engine.state import FIRST_QUEUE, HAS_ID, PERSISTENT, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.keys import Keys
+from omq.fast.groups import Rings
+from omq.fast.limited_keys import Keys
 from omq.fast.records import take_record
-from omq.fast.rings import Rings
 from omq.format.index import EntryState, QueueFlag
 from omq.format.journal import FrameType
 from omq.format.location import LocationKind, location

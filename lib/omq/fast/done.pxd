@@ -1,7 +1,7 @@
 from omq.fast.columns cimport Columns
-from omq.fast.ends cimport Ends
+from omq.fast.settled cimport Ends
 from omq.fast.frames cimport Frames
-from omq.fast.keys cimport Keys
+from omq.fast.limited_keys cimport Keys
 from omq.fast.request cimport Request
 
 cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IN_GROUP

@@ -1,9 +1,9 @@
 from omq.fast.attempts cimport Attempts
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
-from omq.fast.keys cimport Keys
+from omq.fast.limited_keys cimport Keys
 from omq.fast.request cimport Request
-from omq.fast.rings cimport Rings
+from omq.fast.groups cimport Rings
 
 cdef unsigned int _FIRST, _PRIORITIES, _SUSPENDED, _LIMITED, _KEYED
 cdef unsigned int _GROUPED, _OUT_OF_TURN

@@ -17,11 +17,11 @@ from omq.core.engine.state import FIRST_QUEUE, Party
 from omq.core.engine.waiting import FOREVER, Waiter, Waiters
 from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
-from omq.fast.find import Finds
+from omq.fast.find_by_id import Finds
 from omq.fast.frames import Frames
-from omq.fast.keys import Keys
+from omq.fast.groups import Rings
+from omq.fast.limited_keys import Keys
 from omq.fast.request import Request
-from omq.fast.rings import Rings
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, QueueFlag
 from omq.format.wire import GIVEN, REPLY

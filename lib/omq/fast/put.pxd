@@ -1,9 +1,9 @@
 from omq.fast.births cimport Births
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
-from omq.fast.keys cimport Keys
+from omq.fast.limited_keys cimport Keys
 from omq.fast.request cimport Request
-from omq.fast.rings cimport Rings
+from omq.fast.groups cimport Rings
 
 cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
 cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX, _COPIED_MAX

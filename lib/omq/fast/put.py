@@ -17,10 +17,10 @@ from omq.core.engine.state import PERSISTENT, Core, Party
 from omq.fast.births import Births
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
-from omq.fast.keys import Keys
+from omq.fast.groups import Rings
+from omq.fast.limited_keys import Keys
 from omq.fast.records import take_row
 from omq.fast.request import Request
-from omq.fast.rings import Rings
 from omq.format.index import Counter, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.message import DESCRIPTOR

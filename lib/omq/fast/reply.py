@@ -1,5 +1,5 @@
 """Replies: written into the channels of clients when the group is durable, then announced. As
-Session.answer, ipc.server.given and Session.announce.
+Session.answer, ipc.server.next_reply and Session.announce.
 
 A reply is put together in memory of our own and copied over with one call, so that nothing here
 reads or indexes what a client can write. Compiled, semop(2) is called directly; what it refuses is

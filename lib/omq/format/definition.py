@@ -34,7 +34,7 @@ class Kind(Enum):
     TEMPORARY = "temporary"  # made of a model; gone with the connection that made it
     REMOTE = "remote"  # a queue of another queue manager
     TRANSMISSION = "transmission"  # holds messages on their way there
-    PAUSE = "pause"  # no queue: a key of one that is paused (core.engine.pauses)
+    PAUSE = "pause"  # no queue: a key of one that is paused (core.engine.key_pauses)
 
 
 HOLDING: Final = frozenset({Kind.LOCAL, Kind.TEMPORARY, Kind.TRANSMISSION})

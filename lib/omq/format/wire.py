@@ -20,7 +20,7 @@ request under way. Request half by operation:
     PREPARE   as COMMIT, behind it the name of the unit         RESOLVE   the id or name of a unit
     CANCEL    the id of a message, all 24 bytes
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
-JSON fields of an error. SEEN * count: the rows of the question `see` (ipc.server.seeing).
+JSON fields of an error. SEEN * count: the rows of the question `see` (ipc.server.queue_rows).
 
 The note is a reader's: what its program has in work, and settlements that no request has carried
 yet. The manager reads it when the reader has died, or is silent (ADR 0035).
@@ -127,6 +127,7 @@ class PutFlag(IntFlag):
     GIVEN_ID = 4  # the message id is the submitter's
     GROUPED = 8  # it has a group id
     UNIQUE = 16  # its id is a unique_key: refused where no queue of it remembers ids
+    BARRIER = 32  # it waits until the messages are done that its property MEMBERS names
 
 
 class CancelFlag(IntFlag):

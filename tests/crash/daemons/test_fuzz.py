@@ -17,11 +17,11 @@ import pytest
 from omq.base.errors import OmqError
 from omq.format.findings import Finding
 from omqtools.omqtest import tree
+from omqtools.omqtest.clients import body_of
 from omqtools.omqtest.cuts import load, store
 from omqtools.omqtest.history import Found
 from omqtools.omqtest.instance import instance
 from omqtools.omqtest.offline import contents
-from omqtools.omqtest.work import body_of
 from tests.crash.daemons.fuzz import fuzz, mutate, repair_of, targets
 from tests.crash.daemons.test_storm import LONG
 from tests.crash.daemons.world import private_ipc

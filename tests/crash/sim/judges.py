@@ -26,9 +26,9 @@ from typing import Final
 
 from omq.base.errors import Exit, OmqError
 from omq.core.judge.cases import Case, Source, Verdict
-from omq.core.judge.found import Found, worst
-from omq.core.judge.met import of_records, once
-from omq.core.load.bodies_there import missing_bodies
+from omq.core.judge.finding import Found, worst
+from omq.core.judge.redo_findings import of_records, once
+from omq.core.load.missing_bodies import missing_bodies
 from omq.core.load.offline_index import read_files
 from omq.format.journal import NEWEST_AT
 from omq.format.poolctrl import SLOT_BYTES, newest

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from omq.core.judge.cases import Case, Verdict
-from omq.core.judge.found import worst
+from omq.core.judge.finding import worst
 from omq.storage import durable
 from omq.storage.disk import Disk
 from tests.crash.sim.absence import LIVES, lived

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import multiprocess
 import pytest
 
-from omq.cli.queue.read_loop import Tally, Wish, read
+from omq.cli.queue.read_loop import ReadPlan, Tally, read
 from omq.services.daemon.signals import Signals
 from omq.services.readers.runner import HeldMessage
 from tests.unit.cli.fakes import FakeMessage, FakeReader
 
-FOREVER = Wish(batch=3, wait_s=30.0, ends=False)
-ENDS = Wish(batch=3, wait_s=0.5, ends=True)
+FOREVER = ReadPlan(batch=3, wait_s=30.0, ends=False)
+ENDS = ReadPlan(batch=3, wait_s=0.5, ends=True)
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ pytest.importorskip("aiohttp", reason="the package aiohttp, of the extra web")
 
 from omq.aio.waiter import Waiter
 from omq.base.errors import BadRequest, ManagerUnavailable
-from omq.cli.web import desk as desks
+from omq.cli.web import queue_desk
 from omq.cli.web.budget import Budget
-from omq.cli.web.desk import Desk, Poll
-from omq.cli.web.orders import Order, Settled
+from omq.cli.web.delivered_message import Taken
+from omq.cli.web.queue_desk import Desk, Poll
 from omq.cli.web.replies import _Answers
-from omq.cli.web.taken import Taken
+from omq.cli.web.settlements import Order, Settled
 
 
 class Finishes:
@@ -82,7 +82,7 @@ def test_a_desk_that_fails_half_way_tells_all_and_gives_their_memory_back(
             assert of.take(user, 100)
             return Taken(message, user, message, {}, 100, "")
 
-        monkeypatch.setattr(desks, "take", take)
+        monkeypatch.setattr(queue_desk, "take", take)
         monkeypatch.setattr(Desk, "_serve", lambda _self: None)
         nothing: Any = None
         desk = Desk(nothing, nothing, budget)

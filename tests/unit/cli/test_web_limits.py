@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omq.base.settings import Settings
-from omq.cli.web.guesses import FACTOR, KNOWN_MAX, Guesses
+from omq.cli.web.login_failures import FACTOR, KNOWN_MAX, LoginFailures
 
 pytest.importorskip("aiohttp", reason="the package aiohttp, of the extra web")
 
@@ -23,7 +23,7 @@ class Time:
         return self.now
 
 
-def wrong(guesses: Guesses, source: str, name: str, times: int) -> int:
+def wrong(guesses: LoginFailures, source: str, name: str, times: int) -> int:
     """How many of these were checked."""
     checked = 0
     for _ in range(times):
@@ -34,7 +34,7 @@ def wrong(guesses: Guesses, source: str, name: str, times: int) -> int:
 
 
 def test_invented_names_lock_nobody_out() -> None:
-    guesses = Guesses(10, 300.0, Time())
+    guesses = LoginFailures(10, 300.0, Time())
     for at in range(12):
         guesses.count(OTHER, f"invented {at}")
     assert guesses.wait_s(ME, "alice") == guesses.wait_s(OTHER, "alice") == (0.0, "")
@@ -42,7 +42,7 @@ def test_invented_names_lock_nobody_out() -> None:
 
 def test_a_source_a_name_and_both_have_their_limits() -> None:
     clock = Time()
-    guesses = Guesses(3, 300.0, clock)
+    guesses = LoginFailures(3, 300.0, clock)
     assert wrong(guesses, OTHER, "alice", 9) == 3
     assert guesses.wait_s(OTHER, "alice") == (300.0, "for this name from there")
     assert guesses.wait_s(ME, "alice") == (0.0, "")
@@ -55,7 +55,7 @@ def test_a_source_a_name_and_both_have_their_limits() -> None:
 
 
 def test_who_was_here_before_is_not_kept_out_by_others() -> None:
-    guesses = Guesses(3, 300.0, Time())
+    guesses = LoginFailures(3, 300.0, Time())
     guesses.count(ME, "alice")
     guesses.right(ME, "alice")
     for at in range(99):
@@ -67,7 +67,7 @@ def test_who_was_here_before_is_not_kept_out_by_others() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    guesses = Guesses(3, 300.0, Time())
+    guesses = LoginFailures(3, 300.0, Time())
     for at in range(KNOWN_MAX + 10):
         guesses.count(f"s{at}", f"n{at}")
         guesses.right(f"s{at}", f"n{at}")
@@ -75,7 +75,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_wrong_tokens_are_told_to_wait() -> None:
-    guesses = Guesses(3, 300.0, Time())
+    guesses = LoginFailures(3, 300.0, Time())
     assert [guesses.wrong_token(ME) for _ in range(5)] == [0.0, 0.0, 0.0, 300.0, 300.0]
     assert guesses.wait_s(ME, "alice")[0] == 0.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omq.cli.operate.change_plan import Change, Doing
-from omq.cli.web.plans import PLANS_MAX, Plans
+from omq.cli.web.action_plans import PLANS_MAX, Plans
 
 
 def test_who_makes_many_plans_loses_his_own() -> None:

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 from omq.base.errors import ConsoleBusy
-from omq.cli.web.turns import Turns
+from omq.cli.web.user_turns import UserTurns
 
 
 def test_who_asks_for_much_leaves_room_for_others() -> None:
     async def run() -> tuple[int, int]:
-        turns, working, most, ends = Turns(2, 7), Counter[str](), 0, asyncio.Event()
+        turns, working, most, ends = UserTurns(2, 7), Counter[str](), 0, asyncio.Event()
         begun = asyncio.Queue[str]()
 
         async def work(user: str) -> None:
@@ -42,7 +42,7 @@ def test_who_asks_for_much_leaves_room_for_others() -> None:
 
 def test_a_turn_that_failed_or_was_cancelled_is_given_back() -> None:
     async def run() -> None:
-        turns, asks = Turns(1, 1), asyncio.Event()
+        turns, asks = UserTurns(1, 1), asyncio.Event()
 
         async def fails() -> None:
             async with turns.turn("me"):

@@ -16,7 +16,7 @@ from omq.core.engine.failures import NOTED
 from omq.core.engine.operate import Action, Item, Order, Outcome, operate
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.relocation import relocate
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.settle import fail as fail_entry
 from omq.core.engine.state import IDEL, PERSISTENT, SPECIAL_QUEUES, Core, Party

@@ -19,7 +19,7 @@ from omq.core.load.pool_columns import Loaded
 from omq.core.load.rebuild import load
 from omq.core.redo.redo import Redo
 from omq.format.index import Counter
-from omq.services.manager.doubts import doubts_text, old_doubts
+from omq.services.manager.units_in_doubt import doubts_text, old_doubts
 from omq.storage import durable
 from omq.storage.journal import file_name
 from omq.storage.journal_scan import Block as JournalBlock

@@ -11,10 +11,10 @@ import pytest
 
 from omq.base.errors import ManagerUnavailable, UnknownQueue
 from omq.base.paths import SpoolPaths
-from omq.core.index import plain
-from omq.core.index.plain import PlainIndex
+from omq.core.index import without_numpy
 from omq.core.index.tables import Tables
 from omq.core.index.view import IndexView
+from omq.core.index.without_numpy import PlainIndex
 from omq.format.index import TABLES_AT, Counter, EntryState, QueueFlag
 from omq.storage.spool import SpoolInfo
 from tests.unit.core.test_index_view import LOCAL_ORDER, attachments
@@ -57,7 +57,7 @@ def test_the_same_rows_in_the_same_order(tables: Tables, both: Both) -> None:
 
 
 def test_many_of_all_priorities(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "_PIECE_ROWS", 700)
+    monkeypatch.setattr(without_numpy, "_PIECE_ROWS", 700)
     chance = random.Random(3)
     tables = Tables.private(3000, 3500)
     world.add_queue(tables, 3, "ROUTER")
@@ -95,7 +95,7 @@ def test_free_slots_and_wrong_numbers_are_left_out(tables: Tables, both: Both) -
 
 def test_an_entry_that_is_used_again_meanwhile_is_left_out(
         tables: Tables, both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "_PIECE_ROWS", 1)
+    monkeypatch.setattr(without_numpy, "_PIECE_ROWS", 1)
     mine, _ = both(tables)
     rows = mine.raw_entries("LOCAL")
     assert next(rows)[3][0] == 984

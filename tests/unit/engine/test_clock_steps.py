@@ -11,7 +11,7 @@ import pytest
 
 from omq.core.check.invariants import check
 from omq.core.engine.deadlines import FOLLOW_NS
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.format.message import Part
 from omq.format.wire import Settlement
 from omq.ipc.wire import outgoing

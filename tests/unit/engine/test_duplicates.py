@@ -24,7 +24,7 @@ from omq.core.engine import duplicates as duplicates_module
 from omq.core.engine.move_many import move_many
 from omq.core.engine.new_message import NewMessage
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL
 from omq.core.engine.unit_facts import Facts
 from omq.format.index import Counter, EntryState

@@ -10,7 +10,7 @@ import pytest
 from omq.core.check.invariants import check
 from omq.core.engine import durations
 from omq.core.index.copies import IndexCopies
-from omq.core.index.spent import of_journal, of_queues
+from omq.core.index.histograms import of_journal, of_queues
 from omq.core.index.tables import Tables
 from omq.format.durations import BINS, EDGES_NS, SIZES, SUM_MASK, size_bin, time_bin
 from omq.format.index import Counter, EntryState

@@ -13,7 +13,7 @@ from omq.base.errors import DiskError, LeaseLost, QueueFull, SpoolFull, UnknownQ
 from omq.core.check.invariants import check
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.puts import NewMessage
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import IDEL, POISON, Party
 from omq.format.index import EntryState

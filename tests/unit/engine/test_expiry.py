@@ -11,7 +11,7 @@ from omq.base.errors import SpoolFull
 from omq.core.check.invariants import check
 from omq.core.engine import expiry
 from omq.core.engine.operate import Action, Item, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.wire import Settlement

@@ -9,7 +9,7 @@ import pytest
 
 from omq.base.errors import LeaseLost
 from omq.core.engine.operate import Action, Item, Order, operate
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import POISON, Party
 from omq.format.frame_rules import Reason

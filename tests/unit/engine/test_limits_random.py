@@ -15,12 +15,12 @@ import pytest
 from omq.base.rates import Rate
 from omq.core.check.invariants import check
 from omq.core.engine import buckets, limited
+from omq.core.engine.key_turns import Turns
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.limits import QueueLimits
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Party
-from omq.core.engine.turns import Turns
 from omq.format.wire import Settlement
 from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import NS, A, make_world

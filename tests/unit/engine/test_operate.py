@@ -17,7 +17,7 @@ from omq.base.errors import (
     UnknownQueue,
 )
 from omq.core.engine.operate import ITEMS_MAX, Action, Item, Order, Outcome, operate
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL, POISON, REPLAYED, Party
 from omq.format.index import EntryState
 from omq.format.wire import Settlement

@@ -14,7 +14,7 @@ from omq.base.settings import Settings
 from omq.core.engine.block import Block
 from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.puts import NewMessage
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import UNTIL_MAX_NS, Verdict
 from omq.core.engine.state import POISON, Party
 from omq.format.message import Part

@@ -9,7 +9,7 @@ import pytest
 
 from omq.core.check.invariants import check
 from omq.core.engine.retry import retry_ns
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import POISON
 from omq.format.frame_rules import Reason
 from omq.format.index import EntryState

@@ -11,7 +11,7 @@ from omq.base.settings import Settings
 from omq.core.engine.block import Block
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import IDEL, POISON, Core, Party
 from omq.core.engine.statistics import Statistics

@@ -13,9 +13,9 @@ import pytest
 import sysv_ipc
 
 from omq.fast import FORM
-from omq.fast.asking import ANSWERED, DONE, UNSENT, WAITING, WOKEN
+from omq.fast.client_request import ANSWERED, DONE, UNSENT, WAITING, WOKEN
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION
-from omq.ipc.client.gate import Gate
+from omq.ipc.client.reply_wait import Gate
 from tests.waiting import pause
 
 pytestmark = pytest.mark.skipif(FORM != "compiled", reason="only compiled it sends by itself")

@@ -21,7 +21,7 @@ from omq.base.errors import IpcLimit, IpcRemoved, ManagerShort, NotRegistered
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.rated_log import RatedLog
-from omq.ipc.client.gate import Gate
+from omq.ipc.client.reply_wait import Gate
 from omq.ipc.server.admission import Admission, Limits
 from omq.ipc.server.control_plane import ControlPlane
 from omq.ipc.server.doorkeeper import Doorkeeper

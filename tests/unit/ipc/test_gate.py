@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import sysv_ipc
 
-from omq.ipc.client.gate import GONE, Gate
+from omq.ipc.client.reply_wait import GONE, Gate
 
 
 @pytest.fixture

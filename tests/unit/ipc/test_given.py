@@ -12,10 +12,10 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable
 from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
-from omq.fast.handed import Hold, Rows
+from omq.fast.handed_messages import Hold, Rows
 from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.client.message import Message
-from omq.ipc.server.given import write_given
+from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.sessions import Session
 from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import make_world

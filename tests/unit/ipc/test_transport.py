@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.format.wire import (
     GIVEN,
     NOTE_BYTES,

@@ -19,7 +19,7 @@ import pytest
 
 from omq.base.errors import BadRequest
 from omq.storage.spool import SpoolInfo
-from omqtools.omqdump.prompts import Answers
+from omqtools.omqdump.prompts import Prompts
 from omqtools.omqdump.session import parse
 from tests.needs import open_terminal
 from tests.tidy.tree import ROOT
@@ -148,7 +148,7 @@ def test_interrupt_ends_it(terminal: Terminal) -> None:
 
 
 def test_an_answer_that_does_not_fit_names_its_question() -> None:
-    answers = Answers(None, io.StringIO(), interactive=False)
+    answers = Prompts(None, io.StringIO(), interactive=False)
     answers.give(["SHIPPED"], argparse.Namespace())
     with pytest.raises(BadRequest, match=r"'SHIPPED' is no number, asked for 'Msg Handle \(1\)'"):
         answers.number("Msg Handle (1): ", 1)

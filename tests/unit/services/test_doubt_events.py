@@ -8,7 +8,7 @@ from typing import Any
 
 from omq.base import events
 from omq.base.settings import Settings
-from omq.services.manager.doubts import say_old_doubts
+from omq.services.manager.units_in_doubt import say_old_doubts
 
 
 class Told:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from omq.services.pool import following
-from omq.services.pool.seams import Connection
+from omq.services.pool.protocols import Connection
 from omq.services.pool.shortage import PAUSE_NS, Shortage
 from omq.storage import disk_usage, history, holds, poolctrl
 from omq.storage.disk_usage import Free

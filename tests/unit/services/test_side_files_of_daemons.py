@@ -17,7 +17,7 @@ from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.side_files import Calls
 from omq.ipc.server.objects import LIST_NAME, ObjectList
-from omq.ipc.server.recent import RecentRequests
+from omq.ipc.server.recent_requests import RecentRequests
 from omq.services.daemon import pid_file
 from omq.services.daemon.run_state import (
     ProcessState,

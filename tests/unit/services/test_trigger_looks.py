@@ -11,7 +11,7 @@ import pytest
 
 from omq.base.config import EVERY, FIRST
 from omq.base.settings import Settings
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.services.manager.triggers import GROUP_MAX, QUEUE, Triggers
 from tests.unit.engine.world import NS, A, World, make_world
 

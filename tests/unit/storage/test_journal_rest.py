@@ -11,7 +11,7 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import file_name
 from omq.storage.journal_reader import scan_journal
-from omq.storage.journal_rest import give_back
+from omq.storage.journal_trim import give_back
 from omq.storage.spool import SpoolInfo
 from tests.unit.storage.world import Journal
 

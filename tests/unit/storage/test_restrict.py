@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.paths import SpoolPaths
-from omq.storage.restrict import restrict
+from omq.storage.restrict_modes import restrict
 from omq.storage.spool import create_spool
 
 

@@ -8,8 +8,8 @@ from omq.base.services_conf import load_services
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.service_status import Status, Word
 from omq.cli.watch.facts import Facts, QueueFacts
+from omq.core.index.histograms import Histogram, Journal, Spent
 from omq.core.index.rows import QueueRow
-from omq.core.index.spent import Histogram, Journal, Spent
 from omq.core.look.space import Space
 from omq.format.durations import BINS
 from omq.format.index import Counter

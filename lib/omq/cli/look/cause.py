@@ -1,7 +1,7 @@
 """A cause: why something does not move, what shows it, and the command that helps.
 
 Every tool that says why (omqwhy, omstat, omq health, the console) shows causes; none has rules of
-its own. `omq.cli.look.causes` finds them.
+its own. `omq.cli.look.finding_causes` finds them.
 
 Invariants: 1. `text` carries its evidence: a process, a time, a count, a file; what is not seen is
 not said; 2. `hints` begin with what to do first. Codes are a contract for programs.

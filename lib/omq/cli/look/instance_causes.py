@@ -32,7 +32,7 @@ _REPAIR: Final = "omqrecover plan"
 
 def of_instance(location: Location, seen: Look | None, services: Sequence[Status],
                 gateways: Sequence[Gateway], wrong: str, absent: str) -> Iterator[Cause]:
-    """See the module; the arguments are those of causes.find."""
+    """See the module; the arguments are those of finding_causes.find."""
     yield from of_manager(location, seen, services, absent)
     yield from _configuration(wrong)
     yield from _room(location, seen)

@@ -25,7 +25,7 @@ from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.authority_causes import Refusals
-from omq.cli.look.causes import of
+from omq.cli.look.finding_causes import of
 from omq.cli.look.queue_why import around
 from omq.cli.progress import looking, reading_history
 from omq.core.history.service_times import Times, measure

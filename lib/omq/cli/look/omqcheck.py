@@ -31,7 +31,7 @@ from omq.core.index.copies import IndexCopies
 from omq.core.index.tables import Tables
 from omq.core.index.view import IndexView
 from omq.core.judge.cases import Verdict
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.load.offline_index import OfflineIndex, read_files
 from omq.core.look.stored import StoredMessages
 from omq.format.index import Counter, IndexFlag, IndexLayout

@@ -14,22 +14,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import omq
 from omq.base import clock, limits
 from omq.base.amounts import counted, duration
 from omq.base.clock import NS_PER_S, iso_time
-from omq.base.errors import Exit, UnknownQueue
+from omq.base.errors import Exit, OmqError, UnknownQueue
 from omq.base.names import IDEL_NAME, POISON_NAME, escape
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.authority_causes import Refusals
-from omq.cli.look.causes import of
-from omq.cli.look.due import due_text
+from omq.cli.look.due_times import due_text
+from omq.cli.look.finding_causes import of
 from omq.cli.look.gateway_why import peers_of_message
 from omq.cli.look.instance_causes import of_manager
 from omq.cli.look.queue_why import Around, around, explain_queue
 from omq.cli.look.queue_why import lines as queue_lines
 from omq.cli.look.queue_why import record as queue_record
-from omq.cli.look.work_said import work_said
 from omq.cli.progress import looking, reading_history
 from omq.core.index.message_ids import find_qpool
 from omq.core.index.rows import EntryRow, QueueRow, ReaderRow
@@ -99,6 +99,7 @@ def _noted(note: FailureNote | None) -> dict[str, Any]:
 
 NAME = "omqwhy"
 _ID_DIGITS = 48
+_SAID_WAIT_S: Final = 1.0
 _ELSEWHERE: Final = frozenset(("put_inhibited", "full", "drains", "deferred", "held", "put_off",
                                "lease", "in_doubt"))
 """Causes that hold up others than a ready message."""
@@ -136,7 +137,7 @@ def main(argv: list[str] | None = None) -> int:
             answers = list(explain(location, seen, qpool or 0))
             for each in answers if seen.origin is Origin.LIVING else ():
                 if each.entry.state is EntryState.ACTIVE:
-                    each.evidence |= work_said(location, NAME, each.entry)
+                    each.evidence |= _work_said(location, NAME, each.entry)
             found |= bool(answers)
             if not answers and not _is_id(text):  # a text of its submitter's names a message too
                 raise UnknownQueue(queue=escape(text.upper()))
@@ -205,6 +206,12 @@ def _why(view: IndexView, entry: EntryRow, readers: list[ReaderRow]) -> Answer |
     if entry.state is EntryState.HELD:
         return Answer(entry, "held", f"an operator holds it since {iso_time(entry.until_ns)}"
                       if entry.until_ns else "an operator holds it", ["omrelease ID"])
+    if entry.state is EntryState.DEFERRED and entry.message.flags & RecordFlag.BARRIER and not (
+            entry.attempts or entry.retries):
+        return Answer(entry, "barrier", "it waits until other messages are done, until "
+                      f"{due_text(view, entry.until_ns, now)} at the latest",
+                      [f"omq cancel --state {entry.message.qpool} says for how many",
+                       "omrelease ID makes it ready at once"])
     if entry.state is EntryState.DEFERRED:
         after = f" after {entry.attempts} failed attempts" if entry.attempts else ""
         return Answer(entry, "deferred", f"deferred{after} until "
@@ -315,3 +322,16 @@ def parser() -> argparse.ArgumentParser:
                        help="QPoolIds, message ids, or queues")
     add_json(found)
     return found
+
+
+def _work_said(location: Location, name: str, entry: EntryRow) -> dict[str, str]:
+    """What the reader of a message in work says of its work: the one thing that omqwhy asks the
+    queue manager, which alone has it, and for which it does not wait long. `progress` and its time;
+    nothing where the reader said nothing, or has ended; why, where it cannot be asked."""
+    try:
+        with omq.connect(location.paths.root, name=name, timeout_s=_SAID_WAIT_S) as connection:
+            words, moment = connection.said_of(entry.message.qpool, entry.queue)
+    except OmqError as error:
+        return {"progress_unknown": str(error)}
+    return {} if moment is None else {
+        "progress": words, "progress_time": moment.isoformat(timespec="seconds")}

@@ -4,7 +4,7 @@ Columns as in the original: title, state, since when (the time if it was today, 
 or NON-STOP, number of auxiliary readers that run. Below: the channels of a mail gateway, which of
 its peers are down or held, and when one is tried again (each peer: omq peers); in which form the
 manager's fast path runs; what keeps the instance, a service or a queue from working, and the
-command that helps (omq.cli.look.causes). Needs no running daemon.
+command that helps (omq.cli.look.finding_causes). Needs no running daemon.
 
 Exit code 0: what should run runs. 1: it does not. What should run is the NON-STOP daemons, and each
 enabled service that nobody turned off (omoff, omrc -n); with -p their auxiliary readers too. What
@@ -27,7 +27,7 @@ from omq.base.services_conf import ServiceKind
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.alarm_lines import alarm_lines, alarm_records
 from omq.cli.look.cause import Causes
-from omq.cli.look.causes import find
+from omq.cli.look.finding_causes import find
 from omq.cli.look.gateways import Gateway, gateways
 from omq.cli.look.instance_causes import of_services, wrong_configuration
 from omq.cli.look.service_status import Status, Word, all_status, is_service, should_run

@@ -22,7 +22,7 @@ from omq.base.errors import OmqError
 from omq.base.names import IDEL_NAME, POISON_NAME
 from omq.base.paths import SpoolPaths
 from omq.cli.look.cause import Cause, Severity
-from omq.cli.look.due import due_text
+from omq.cli.look.due_times import due_text
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.reader_causes import of_readers
 from omq.cli.look.service_status import Status, Word

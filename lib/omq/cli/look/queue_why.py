@@ -1,8 +1,7 @@
 """omqwhy QUEUE: why nothing moves on a queue, or what it waits for.
 
-The causes are those of omq.cli.look.causes; where there is none, what is seen of the queue is said
-instead: that it moves only where something was finished a moment ago.
-"""
+The causes are those of omq.cli.look.finding_causes; where there is none, what is seen of the queue
+is said instead: that it moves only where something was finished a moment ago. """
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from omq.base.clock import NS_PER_S
 from omq.base.errors import ConfigError
 from omq.cli.look.authority_causes import refused
 from omq.cli.look.cause import Cause, Severity
-from omq.cli.look.causes import of
+from omq.cli.look.finding_causes import of
 from omq.cli.look.gateway_why import waits_by_peer
 from omq.cli.look.gateways import Gateway, gateways
 from omq.cli.look.instance_causes import MANAGER, of_instance, wrong_configuration

@@ -39,8 +39,8 @@ from omq.core.index.view import IndexView
 from omq.core.look.stored import Stored, StoredMessages
 from omq.format.message import Descriptor
 from omq.format.property_values import carried
-from omq.ipc.client.absence import hung_error
 from omq.ipc.client.connection import Client, Outgoing
+from omq.ipc.client.manager_absence import hung_error
 from omq.ipc.client.operator import Operator, Refusal, Report
 from omq.services.daemon.options import Location
 

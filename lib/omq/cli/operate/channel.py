@@ -42,7 +42,7 @@ from omq.cli.operate.channel_look import (
     show_channel,
 )
 from omq.cli.operate.channel_right import refuse_doubt, reset, resolve
-from omq.cli.operate.noting import add_reason
+from omq.cli.operate.command_notes import add_reason
 from omq.format.definition import Kind
 from omq.ipc.client.connection import Client
 from omq.services.channel.definition import (

@@ -26,7 +26,7 @@ from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, counted, target
-from omq.cli.operate.noting import add_reason
+from omq.cli.operate.command_notes import add_reason
 from omq.cli.progress import looking
 from omq.core.index.rows import EntryRow
 from omq.core.look.selection import parse

@@ -34,8 +34,8 @@ from omq.base.names import DEFER, POISON_NAME, ROUTER, escape
 from omq.cli.common import add_json, existing, print_json, say, shown, tool_parser
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, Target, counted, target
+from omq.cli.operate.command_notes import add_reason
 from omq.cli.operate.mail_chosen import Chosen, Mail, Wanted
-from omq.cli.operate.noting import add_reason
 from omq.cli.progress import looking
 from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState

@@ -14,7 +14,7 @@ from typing import Final
 from omq.base import side_files
 from omq.base.errors import Exit
 from omq.cli.common import Location, locate, say, tool_parser
-from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.command_notes import add_reason, note_command
 from omq.cli.operate.service_control import ALL, chosen, control, is_up, state_of, stopping
 from omq.services.daemon.signals import Signals
 

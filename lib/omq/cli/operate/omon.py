@@ -11,7 +11,7 @@ from typing import Final
 from omq.base.errors import BadRequest, Exit
 from omq.base.services_conf import SERVICES_FILE
 from omq.cli.common import locate, say, tool_parser
-from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.command_notes import add_reason, note_command
 from omq.cli.operate.service_control import (
     ALL,
     check_queue,

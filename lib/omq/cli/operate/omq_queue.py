@@ -35,7 +35,7 @@ from omq.base.errors import (
 from omq.base.names import escape
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.operate.change import connect
-from omq.cli.operate.noting import add_reason
+from omq.cli.operate.command_notes import add_reason
 from omq.cli.operate.queue_hold import alter_file
 from omq.core.load.offline_index import read_files
 from omq.format.definition import HOLDING, Kind, read_line

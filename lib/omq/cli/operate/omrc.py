@@ -21,7 +21,7 @@ from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, load_services
 from omq.base.settings import Settings
 from omq.cli.common import Location, locate, say, tool_parser
-from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.command_notes import add_reason, note_command
 from omq.cli.operate.service_control import check_queue, is_up, state_of
 from omq.services.daemon.signals import Signals
 from omq.services.supervise import systemctl

@@ -47,7 +47,7 @@ from omq.base.errors import (
 )
 from omq.base.paths import SpoolPaths
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
-from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.command_notes import add_reason, note_command
 from omq.cli.operate.old_queues import waiting
 from omq.cli.progress import Reading
 from omq.core.index.view import IndexView

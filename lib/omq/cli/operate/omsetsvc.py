@@ -25,7 +25,7 @@ from omq.base.services_conf import SERVICES_FILE, ServiceConf, ServiceKind
 from omq.cli.common import Location, existing, say, tool_parser
 from omq.cli.look.omstat import since_text
 from omq.cli.look.service_status import Status, Word
-from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.command_notes import add_reason, note_command
 from omq.cli.operate.omoff import off_file
 from omq.cli.operate.service_control import chosen, control, is_up, state_of
 from omq.cli.operate.services_edit import set_key

@@ -27,7 +27,7 @@ from omq.cli.common import (
     tool_parser,
 )
 from omq.cli.look.service_status import all_status
-from omq.cli.operate.noting import add_reason, note_command
+from omq.cli.operate.command_notes import add_reason, note_command
 from omq.services.daemon.lock import LOCK_FILE, holder
 from omq.services.daemon.process import ProcessId
 from omq.services.daemon.run_state import LIVE

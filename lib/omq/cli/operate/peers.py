@@ -35,7 +35,7 @@ from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.gateways import GATEWAY, states_of
-from omq.cli.operate.noting import add_reason
+from omq.cli.operate.command_notes import add_reason
 from omq.cli.operate.peers_tls import show_tls
 from omq.services.daemon.options import Location
 from omq.services.delivery.holds import Holds

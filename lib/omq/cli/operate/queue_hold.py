@@ -24,7 +24,7 @@ from omq.base.names import IDEL_NAME, check_queue_name
 from omq.base.services_conf import ServiceKind, load_services
 from omq.cli.common import say
 from omq.cli.operate.change import connect
-from omq.cli.operate.noting import note_command
+from omq.cli.operate.command_notes import note_command
 from omq.cli.operate.services_edit import set_queue_key
 from omq.core.index.rows import QueueRow
 from omq.core.index.view import IndexView

@@ -22,7 +22,7 @@ from omq.base.errors import Exit
 from omq.base.names import escape
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.operate.change import connect
-from omq.cli.operate.noting import add_reason
+from omq.cli.operate.command_notes import add_reason
 from omq.ipc.client.in_doubt import UnitInDoubt
 from omq.ipc.client.operator import Operator
 

@@ -45,7 +45,7 @@ from omq.base.paths import existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import add_json, add_url, locate, remote, say, seconds, shown, tool_parser
 from omq.cli.queue.message_command import MessageCommand
-from omq.cli.queue.read_loop import Handler, Tally, Wish, read, stop_asked
+from omq.cli.queue.read_loop import Handler, ReadPlan, Tally, read, stop_asked
 from omq.ipc.client.connection import Client
 from omq.services.daemon.exit_text import exit_text
 from omq.services.daemon.restart_backoff import Backoff
@@ -238,7 +238,7 @@ class Job:
     queue: str
     handler: Handler
     tally: Tally
-    wish: Wish
+    wish: ReadPlan
     auxiliary: bool  # also the first reader
     where: str = ""  # a selector; empty: all messages
 
@@ -325,7 +325,7 @@ def _run(options: argparse.Namespace, connect: Callable[[], Client], handler: Ha
         queue=check_queue_name(options.queue),
         handler=handler,
         tally=tally,
-        wish=Wish(options.batch, wait_s, ends),
+        wish=ReadPlan(options.batch, wait_s, ends),
         auxiliary=options.auxiliary,
         where=options.where,
     )

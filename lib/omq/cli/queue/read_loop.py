@@ -70,7 +70,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReadPlan:
     """What a reader asks for; with `ends` it stops when nothing came for `wait_s`."""
 
     batch: int
@@ -78,7 +78,7 @@ class Wish:
     ends: bool
 
 
-def read(reader: InterruptibleReader, handler: Handler, tally: Tally, wish: Wish,
+def read(reader: InterruptibleReader, handler: Handler, tally: Tally, wish: ReadPlan,
          signals: Signals) -> int:
     """Until a signal, the count, or a pause that is too long; how many messages were settled."""
     settled = 0

@@ -38,7 +38,7 @@ from omq.base.settings import Settings
 from omq.base.side_files import say as say_lines
 from omq.cli.common import Location, locate, say, seconds, tool_parser
 from omq.cli.queue import task_function
-from omq.cli.queue.read_loop import Tally, Wish, read
+from omq.cli.queue.read_loop import ReadPlan, Tally, read
 from omq.cli.queue.task_function import TaskFunction, TaskStopped
 from omq.cli.queue.task_limit import TimeLimit
 from omq.cli.queue.worker_processes import WorkerProcesses
@@ -98,7 +98,7 @@ class Work:
             signals.remove_waker(_leave)
             ready()
             with closing(Tally(None)) as tally:
-                read(reader, handler, tally, Wish(1, self.wait_s, ends=False), signals)
+                read(reader, handler, tally, ReadPlan(1, self.wait_s, ends=False), signals)
         return Exit.OK
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import HistogramMetricFamily, Metric
 
 from omq.base.clock import NS_PER_S
-from omq.core.index.spent import Histogram, Journal, Spent
+from omq.core.index.histograms import Histogram, Journal, Spent
 from omq.format.durations import EDGES_NS, SIZES, SYNCS_TIMED
 
 _US: Final = 1_000_000

@@ -1,5 +1,6 @@
 """Why an alarm is at its threshold, and what to do: the causes that tools show
-(omq.cli.look.causes), or where a measure has none, what was counted and the command that shows it.
+(omq.cli.look.finding_causes), or where a measure has none, what was counted and the command that
+shows it.
 
 Invariant: each measure has a sentence here, so nobody is ever told that something "is 1".
 """
@@ -50,8 +51,10 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
                       "omq standby status names them; omq standby forget is for one that is gone"),
     "standby_lag_s": ("a standby lacks what was acknowledged {age} ago",
                       "omq standby status; look at its disk and the line to it"),
-    "unprotected": ("fewer standbys answer than replies wait for",
+    "unprotected": ("fewer standbys answer than replies wait for, or the lease is over",
                     "omq standby status says which, and whether replies wait or go on alone"),
+    "lease_trouble": ("this member could not take part in a failover",
+                      "omq standby status says why: lease"),
     "messages": ("messages: {n}", "omqwhy {queue}"),
     "ready": ("ready messages: {n}", "omqwhy {queue}"),
     "deferred": ("deferred messages: {n}", "omqwhy {queue}"),

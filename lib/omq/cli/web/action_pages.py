@@ -13,9 +13,9 @@ from omq.base.config import client_settings
 from omq.base.errors import BadRequest, NothingMeant, OmqError
 from omq.base.names import IDEL_NAME, check_queue_name, escape
 from omq.cli.operate.change_plan import Change, Doing, counted, target
-from omq.cli.web import acting
+from omq.cli.web import actions
+from omq.cli.web.action_plans import Plan, Plans
 from omq.cli.web.console import caller_of, console_of
-from omq.cli.web.plans import Plan, Plans
 from omq.ipc.client.operator import Report
 from omq.ipc.wire.outgoing import Outgoing
 
@@ -55,7 +55,7 @@ async def make_plan(request: web.Request) -> web.Response:
         words = f"all on {queue}"
     else:
         raise NothingMeant(action=change.text())
-    rows = await console.run(acting.meant, console.location, caller, queue, change, where,
+    rows = await console.run(actions.meant, console.location, caller, queue, change, where,
                              console.settings.web_plan_messages_max)
     name = request.app[PLANS].add(caller.name, change, queue, words, [target(row) for row in rows])
     undo_s = client_settings(console.location.conf_dir).operator_undo_s
@@ -69,12 +69,12 @@ async def carry_out(request: web.Request) -> web.Response:
     """POST /plan/NAME: do it, and say what came of it."""
     console, caller = console_of(request), caller_of(request)
     form = await request.post()
-    reason = acting.reason_of(str(form.get("reason", "")))
+    reason = actions.reason_of(str(form.get("reason", "")))
     plan = request.app[PLANS].take(request.match_info["plan"], caller.name)
     if plan is None:
         raise BadRequest(reason="there is no such plan (any more): choose the messages again")
     for queue in {queue for _, queue, _ in plan.items}:
-        acting.may_change(caller, queue, plan.change)  # the right may have gone meanwhile
+        actions.may_change(caller, queue, plan.change)  # the right may have gone meanwhile
     report = await ordered(request, plan, reason)
     undo = ""
     if plan.change.doing is Doing.DELETE and report.done:
@@ -91,7 +91,7 @@ async def ordered(request: web.Request, plan: Plan, reason: str) -> Report:
     console, caller = console_of(request), caller_of(request)
     what = f"{plan.change.text()}: {plan.words}"
     try:
-        report = await console.run(acting.carry_out, console.location, caller, plan.change,
+        report = await console.run(actions.carry_out, console.location, caller, plan.change,
                                    plan.items, f"({plan.words})", reason)
     except OmqError as error:
         console.failed(caller, what, reason, str(error))
@@ -106,7 +106,7 @@ async def undo(request: web.Request) -> web.Response:
     plan = request.app[PLANS].take(request.match_info["plan"], caller.name)
     if plan is None:
         raise BadRequest(reason=f"the page is too old: restore the messages from {IDEL_NAME}")
-    items = await console.run(acting.restorable, console.location,
+    items = await console.run(actions.restorable, console.location,
                               [qpool for qpool, _, _ in plan.items])
     for queue in {queue for _, queue, _ in items}:
         caller.need_on("admin", queue)
@@ -144,10 +144,10 @@ async def put(request: web.Request) -> web.StreamResponse:
     that loading the page once more puts no second one."""
     console, caller = console_of(request), caller_of(request)
     name, form = request.match_info["queue"], await request.post()
-    reason = acting.reason_of(str(form.get("reason", "")))
+    reason = actions.reason_of(str(form.get("reason", "")))
     message, what = written(form), f"put on {name}"
     try:
-        number = await console.run(acting.put, console.location, caller, name, message, reason)
+        number = await console.run(actions.put, console.location, caller, name, message, reason)
     except OmqError as error:
         console.failed(caller, what, reason, str(error))
         raise
@@ -160,14 +160,14 @@ async def inhibit(request: web.Request) -> web.StreamResponse:
     """POST /queues/NAME/inhibit: hold or release a queue, for getters or putters."""
     console, caller = console_of(request), caller_of(request)
     name, form = request.match_info["queue"], await request.post()
-    reason = acting.reason_of(str(form.get("reason", "")))
+    reason = actions.reason_of(str(form.get("reason", "")))
     wanted = str(form.get("what", ""))
     choices = {"hold": {"get": False}, "release": {"get": True}, "close": {"put": False},
                "open": {"put": True}}
     if wanted not in choices:
         raise BadRequest(reason=f"what is one of {', '.join(choices)}")
     try:
-        await console.run(acting.inhibit, console.location, caller, name, reason,
+        await console.run(actions.inhibit, console.location, caller, name, reason,
                           get=choices[wanted].get("get"), put=choices[wanted].get("put"))
     except OmqError as error:
         console.failed(caller, f"{wanted} {name}", reason, str(error))

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from omq.base import limits
 from omq.base.errors import BadArgument, BadRequest
-from omq.cli.web.desks import COUNT_MAX
-from omq.cli.web.orders import Order
-from omq.cli.web.said import JSON, figure, properties, read_json, text
+from omq.cli.web.deliveries import COUNT_MAX
+from omq.cli.web.request_body import JSON, figure, properties, read_json, text
+from omq.cli.web.settlements import Order
 from omq.ipc.client.message import Message
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing

@@ -17,15 +17,15 @@ from omq.base.errors import BadRequest, NoAuthority, OmqError, RoleMissing
 from omq.cli.web import reading
 from omq.cli.web.api_messages import listed, message_of, messages_of, order_of
 from omq.cli.web.console import caller_of, console_of, peer_of
-from omq.cli.web.desks import COUNT_MAX, WAIT_MAX_S
+from omq.cli.web.delivered_message import Taken
+from omq.cli.web.deliveries import COUNT_MAX, WAIT_MAX_S
 from omq.cli.web.exchange import EXCHANGE, Exchange
 from omq.cli.web.gate import problem, status_of
 from omq.cli.web.message_pages import visible
-from omq.cli.web.orders import Held, Order
-from omq.cli.web.said import asked, figure, object_of, read_json, sent
-from omq.cli.web.taken import Taken
+from omq.cli.web.request_body import asked, figure, object_of, read_json, sent
+from omq.cli.web.settlements import Held, Order
+from omq.ipc.client.body_pieces import PIECE_BYTES
 from omq.ipc.client.message import Message
-from omq.ipc.client.pieces import PIECE_BYTES
 
 WAIT_SHARE: Final = 0.75
 """Of web_request_timeout_s a get or request waits so much at most: the rest is for its answer."""
@@ -77,21 +77,21 @@ async def _leaving(request: web.Request, taken: Sequence[Taken], told: dict[str,
                    ) -> web.StreamResponse:
     """An answer with messages that were taken for it: one that does not leave whole gives them
     back."""
-    desks = request.app[EXCHANGE].desks
+    deliveries = request.app[EXCHANGE].deliveries
     try:
         if request.transport is None or request.transport.is_closing():
-            desks.give_back(taken)
+            deliveries.give_back(taken)
             raise web.HTTPRequestTimeout(reason="the client has gone")
         response = web.json_response(told)
         await response.prepare(request)
         await response.write_eof()  # its bytes are memory until they have left
         return response
     except (ConnectionError, asyncio.CancelledError):
-        desks.give_back(taken)
+        deliveries.give_back(taken)
         raise
     finally:
         for each in taken:
-            desks.forget(each)
+            deliveries.forget(each)
 
 
 def _longest(request: web.Request) -> float:
@@ -141,7 +141,7 @@ async def get(request: web.Request) -> web.StreamResponse:
     settled = {"failed": failed} if orders else {}
     try:
         async with while_there(request):
-            taken = await exchange.desks.get(
+            taken = await exchange.deliveries.get(
                 caller.name, caller.who, goal if isinstance(goal, str) else goal[0], count, wait_s)
     except OmqError as error:
         if not orders:
@@ -156,7 +156,7 @@ async def get(request: web.Request) -> web.StreamResponse:
 async def delivery_body(request: web.Request) -> web.StreamResponse:
     """GET /api/v1/deliveries/NAME/body: its bytes, in pieces."""
     exchange, caller = request.app[EXCHANGE], caller_of(request)
-    held = exchange.desks.find(caller.who, request.match_info["delivery"])
+    held = exchange.deliveries.find(caller.who, request.match_info["delivery"])
     message = held.taken.message
     # Each piece is in memory here until it has left, and once more on its way.
     with console_of(request).budget.room(caller.name, 2 * min(message.size, PIECE_BYTES)):
@@ -164,7 +164,7 @@ async def delivery_body(request: web.Request) -> web.StreamResponse:
 
 
 async def _pieces(request: web.Request, held: Held, message: Message) -> web.StreamResponse:
-    desks, desk = request.app[EXCHANGE].desks, held.desk
+    deliveries, desk = request.app[EXCHANGE].deliveries, held.desk
     # Begun, gone on with and ended by the desk's thread.
     pieces = cast(Generator[bytes, None, None], message.pieces())
     response = web.StreamResponse(headers={"Content-Disposition": "attachment",
@@ -178,7 +178,7 @@ async def _pieces(request: web.Request, held: Held, message: Message) -> web.Str
             await response.write(piece)
             if work is not None:
                 work()  # each piece has its time
-            desks.read_on(held)
+            deliveries.read_on(held)
             piece = await desk.say(lambda _: next(pieces, b""))
         await response.write_eof()
     except OmqError as error:
@@ -195,7 +195,7 @@ async def _pieces(request: web.Request, held: Held, message: Message) -> web.Str
 async def _settled(exchange: Exchange, owner: str, orders: list[Order],
                    allowed: Sequence[Order | OmqError] = ()) -> list[dict[str, Any]]:
     """Those that failed."""
-    told = await exchange.desks.settle(owner, allowed or orders)
+    told = await exchange.deliveries.settle(owner, allowed or orders)
     return [{"delivery": order.delivery, "status": status_of(error), "detail": str(error),
              "omq_error": type(error).__name__, "omq_status": error.status}
             for order, error in zip(orders, told, strict=True) if error is not None]
@@ -208,7 +208,7 @@ async def _allowed(request: web.Request, order: Order) -> Order | OmqError:
     goal = order.to
     if order.replies:
         try:
-            goal = exchange.desks.find(caller.who, order.delivery).taken.reply_to
+            goal = exchange.deliveries.find(caller.who, order.delivery).taken.reply_to
         except OmqError:
             return order  # perhaps it was said before
     if not goal:
@@ -227,7 +227,7 @@ async def settle(request: web.Request) -> web.Response:
         found = object_of(data, "end", "seconds", "reason", "to", "body", "body_base64",
                           "properties", "progress")
         order = order_of({**found, "delivery": request.match_info["delivery"]})
-        (error,) = await exchange.desks.settle(caller.who, [await _allowed(request, order)])
+        (error,) = await exchange.deliveries.settle(caller.who, [await _allowed(request, order)])
     if error is not None:
         raise error
     return web.Response(status=204)

@@ -17,7 +17,7 @@ from omq.cli.web import api, api_acting, api_queues, definitions, schedule_pages
 from omq.cli.web.action_pages import DOABLE
 from omq.cli.web.api_messages import ENDS, KEY, QUERY
 from omq.cli.web.caller import SCOPES
-from omq.cli.web.desks import COUNT_MAX, WAIT_MAX_S
+from omq.cli.web.deliveries import COUNT_MAX, WAIT_MAX_S
 from omq.cli.web.routes import Parameter, Route
 
 BASE: Final = "/api/v1"

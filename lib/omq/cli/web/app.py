@@ -8,12 +8,12 @@ from aiohttp import web
 
 from omq.cli.operate.change import connect
 from omq.cli.web import action_pages, follow, message_pages, pages, schedule_pages, service_pages
-from omq.cli.web.acting import NAME
+from omq.cli.web.action_plans import Plans
+from omq.cli.web.actions import NAME
 from omq.cli.web.api_routes import API
 from omq.cli.web.console import CONSOLE, Console
 from omq.cli.web.exchange import EXCHANGE, Exchange
 from omq.cli.web.gate import guarded, outermost, with_headers
-from omq.cli.web.plans import Plans
 from omq.cli.web.rendering import HERE
 from omq.cli.web.routes import Route
 

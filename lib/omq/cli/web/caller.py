@@ -5,11 +5,17 @@ queue, and its section [console] which role he has here. Invariants: 1. a token 
 its user; 2. the role `admin` is all rights on every queue; 3. nobody is the owner or root here, for
 a password must not open everything.
 
+Who programs are is remembered for a moment (Callers): to look at the accounts of the host for each
+of a thousand requests a second would cost more than the requests. A right that an account loses is
+gone KNOWN_S later; one that omq.conf, tokens or authority.conf take away, at the reload.
+
 Errors: RoleMissing, NoAuthority.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +29,10 @@ _ROLE_OF: Final = {"look": LOOK, "browse": LOOK, "operate": OPERATE, "define": A
 """The role that a scope needs; put and get go by the rights on the queue alone."""
 _SCOPE_OF: Final = {"put": "put", "get": "get", "browse": "browse", "admin": "operate"}
 """The scope that an action on a queue needs."""
+KNOWN_S: Final = 1.0
+_KNOWN_MAX: Final = 4096
+Key = tuple[str, str, str]
+"""Account, token, address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +84,26 @@ class Caller:
     def who(self) -> str:
         """For logs: `alice`, `alice by token backup`."""
         return f"{self.name} by token {self.token}" if self.token else self.name
+
+
+class Callers:
+    """See the module. For the event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._of: dict[Key, tuple[float, Caller | None]] = {}
+
+    async def find(self, key: Key, look: Callable[[], Awaitable[Caller | None]]) -> Caller | None:
+        """As it was looked up at most KNOWN_S ago."""
+        now = self._clock()
+        known = self._of.get(key)
+        if known is None or known[0] <= now:
+            found = await look()
+            if len(self._of) >= _KNOWN_MAX:
+                self._of.clear()
+            known = self._of[key] = (now + KNOWN_S, found)
+        return known[1]
+
+    def forget(self) -> None:
+        """At a reload."""
+        self._of.clear()

@@ -2,7 +2,7 @@
 
 Invariants: 1. everything here but `run`'s work is for the event loop; 2. what strangers can cause
 is logged at a bounded rate; 3. at most web_workers requests look or act at the same time, and one
-reads journal and archive; of one user web_user_workers (turns.py).
+reads journal and archive; of one user web_user_workers (user_turns.py).
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
 from omq.cli.web.ages import Ages
 from omq.cli.web.budget import Budget
-from omq.cli.web.caller import Caller
-from omq.cli.web.callers import Callers
-from omq.cli.web.guesses import Guesses
+from omq.cli.web.caller import Caller, Callers
+from omq.cli.web.login_failures import LoginFailures
 from omq.cli.web.policy import Policy
-from omq.cli.web.pulse import Moment, Pulse
 from omq.cli.web.rendering import Pages
 from omq.cli.web.sessions import Session, Sessions
-from omq.cli.web.turns import USER, Turns
+from omq.cli.web.snapshots import Moment, Snapshots
+from omq.cli.web.user_turns import USER, UserTurns
 from omq.services.daemon.options import Location
 
 T = TypeVar("T")
@@ -47,7 +46,7 @@ class Console:
         self.sessions = Sessions(settings)
         self.budget = Budget(settings.web_memory_bytes_max, settings.web_user_memory_bytes_max)
         self.callers = Callers()
-        self.guesses = Guesses(settings.web_logins_max, settings.web_logins_period_s)
+        self.login_failures = LoginFailures(settings.web_logins_max, settings.web_logins_period_s)
         self.pages = Pages(location)
         self.stopping = asyncio.Event()
         self._pool = ThreadPoolExecutor(settings.web_workers, thread_name_prefix="web")
@@ -55,10 +54,10 @@ class Console:
                                           thread_name_prefix="password")
         self._history = asyncio.Lock()
         self.followed = Counter[str]()  # pages that follow, of each user
-        self._turns = Turns(settings.web_user_workers, settings.web_user_waiting_max)
-        self._readers = Turns(1, settings.web_user_waiting_max)
+        self._turns = UserTurns(settings.web_user_workers, settings.web_user_waiting_max)
+        self._readers = UserTurns(1, settings.web_user_waiting_max)
         self.ages = Ages(location, settings.web_ring_period_s)
-        self.pulse = Pulse(location, settings, self._beat)
+        self.snapshots = Snapshots(location, settings, self._beat)
         self._loop = asyncio.get_running_loop()
         self._beats: set[asyncio.Queue[Moment]] = set()
 
@@ -82,11 +81,11 @@ class Console:
 
     async def moment(self) -> Moment:
         """The instance, now."""
-        return await self.run(self.pulse.now)
+        return await self.run(self.snapshots.now)
 
     def close(self) -> None:
         """In another thread, at the end."""
-        self.pulse.stop()
+        self.snapshots.stop()
         self._pool.shutdown()
         self._checks.shutdown(wait=False, cancel_futures=True)
 
@@ -96,13 +95,13 @@ class Console:
         """Each moment from now on; one that does not keep up misses some."""
         queue: asyncio.Queue[Moment] = asyncio.Queue(1)
         self._beats.add(queue)
-        self.pulse.followers = len(self._beats)
-        self.pulse.wake()
+        self.snapshots.followers = len(self._beats)
+        self.snapshots.wake()
         return queue
 
     def unfollow(self, queue: asyncio.Queue[Moment]) -> None:
         self._beats.discard(queue)
-        self.pulse.followers = len(self._beats)
+        self.snapshots.followers = len(self._beats)
 
     def end_followers(self) -> None:
         """The server stops: they are told with the next moment, which is now."""
@@ -130,7 +129,7 @@ class Console:
 
     def acted(self, caller: Caller, what: str, reason: str, count: int) -> None:
         """Somebody did something."""
-        self.pulse.spoil()
+        self.snapshots.spoil()
         self.log.event(events.WEB_ACTION, REPORT, caller.name, user=caller.name, peer=caller.peer,
                        token=caller.token, action=what[:400], reason=reason[:400], count=count)
 

@@ -15,10 +15,10 @@ from aiohttp import web
 
 from omq.base.errors import BadRequest, OmqError
 from omq.cli.operate.change import connect
-from omq.cli.web import acting
+from omq.cli.web import actions
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import caller_of, console_of
-from omq.cli.web.said import object_of, sent, text
+from omq.cli.web.request_body import object_of, sent, text
 from omq.ipc.client.connection import Client
 from omq.ipc.client.queues import QueueInfo
 from omq.services.daemon.options import Location
@@ -38,7 +38,7 @@ _SCHEDULE: Final = ("zone", "body", "properties", "priority", "expiry_s", "jitte
 
 def exported(location: Location) -> dict[str, Any]:
     """In a worker thread."""
-    with connect(location, acting.NAME) as connection:
+    with connect(location, actions.NAME) as connection:
         queues = [{"name": each.name, "kind": each.kind, "keys": _said(each)}
                   for each in connection.queues.list()
                   if each.by == RUN_TIME and each.kind in _KINDS
@@ -53,11 +53,11 @@ def exported(location: Location) -> dict[str, Any]:
 def imported(location: Location, caller: Caller, found: Mapping[str, Sequence[Any]], reason: str
              ) -> list[dict[str, str]]:
     """In a worker thread: what became of each."""
-    said = acting.signed(caller, reason)
+    said = actions.signed(caller, reason)
     order = {kind: at for at, kind in enumerate(_KINDS)}
     queues = sorted(found["queues"], key=lambda each: (
         order.get(_text(each, "kind"), len(order)), _text(each, "name")))
-    with connect(location, acting.NAME) as connection:
+    with connect(location, actions.NAME) as connection:
         there = {each.name: each for each in connection.queues.list()}
         told = [_one("queue", each, lambda each=each: _queue(connection, there, each, said))
                 for each in queues]
@@ -138,7 +138,7 @@ async def take_in(request: web.Request) -> web.Response:
     console, caller = console_of(request), caller_of(request)
     async with sent(request) as data:
         found = object_of(data, "version", "queues", "schedules", "reason")
-        reason = acting.reason_of(text(found, "reason"))
+        reason = actions.reason_of(text(found, "reason"))
         if found.get("version") != VERSION:
             raise BadRequest(reason=f"version is {VERSION}")
         listed = {key: found.get(key, []) for key in ("queues", "schedules")}

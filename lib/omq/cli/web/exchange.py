@@ -22,10 +22,10 @@ from omq.aio.lines import Job, Lines
 from omq.aio.waiter import Waiter
 from omq.base.errors import NoAuthority, NoMessage
 from omq.base.settings import Settings
-from omq.cli.web import acting
+from omq.cli.web import actions
 from omq.cli.web.budget import Budget
 from omq.cli.web.caller import Caller
-from omq.cli.web.desks import Desks
+from omq.cli.web.deliveries import Deliveries
 from omq.cli.web.putting import Puts
 from omq.cli.web.replies import Replies
 from omq.ipc.client.connection import Client
@@ -52,8 +52,8 @@ class Exchange:
     """See the module."""
 
     def __init__(self, settings: Settings, connect: Callable[[], Client], budget: Budget) -> None:
-        self.desks = Desks(settings, connect, budget)
-        self.replies = Replies(self.desks)
+        self.deliveries = Deliveries(settings, connect, budget)
+        self.replies = Replies(self.deliveries)
         self._puts = Lines(connect, settings.web_workers, "web puts")
         self._asks = Lines(connect, 1, "web questions")
         self._names: dict[str, _Name] = {}
@@ -63,7 +63,7 @@ class Exchange:
         UnknownQueue."""
         found = self._names.get(name)
         if found is None or found.until <= time.monotonic():
-            rights, goal = await self._ask(lambda native: acting.stands_for(native, name))
+            rights, goal = await self._ask(lambda native: actions.stands_for(native, name))
             if len(self._names) >= _NAMES_MAX:
                 self._names.clear()
             found = self._names[name] = _Name(rights, goal, time.monotonic() + NAMES_S)
@@ -106,7 +106,7 @@ class Exchange:
 
     async def close(self) -> None:
         """What was given is carried out; what is in hand goes back."""
-        await self.desks.close()
+        await self.deliveries.close()
         await self.replies.close()
         for lines in (self._puts, self._asks):
             await asyncio.get_running_loop().run_in_executor(None, lines.close)

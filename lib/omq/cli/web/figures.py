@@ -14,8 +14,8 @@ from typing import Final
 
 from omq.base.names import POISON_NAME
 from omq.cli.watch.facts import Facts, QueueFacts
-from omq.cli.web.pulse import Moment
 from omq.cli.web.rendering import NONE, age, number, percent, rate, size
+from omq.cli.web.snapshots import Moment
 from omq.core.engine.queue_rules import UNLIMITED
 from omq.core.index.rows import QueueRow
 from omq.format.index import QueueFlag

@@ -42,7 +42,7 @@ from omq.cli.web.console import (
 )
 from omq.cli.web.sessions import Session
 from omq.cli.web.tokens import Token
-from omq.cli.web.turns import USER
+from omq.cli.web.user_turns import USER
 
 if TYPE_CHECKING:
     from omq.cli.web.routes import Route
@@ -205,7 +205,7 @@ async def identify(request: web.Request, console: Console) -> None:
     if kind.lower() == "bearer" and request.path.startswith(API):
         token = policy.token(text.strip())
         if token is None:  # one that is right is never kept out by those that are wrong
-            wait_s = console.guesses.wrong_token(peer)
+            wait_s = console.login_failures.wrong_token(peer)
             console.refused(peer, "a token that is not known, or over")
             if wait_s:
                 raise web.HTTPTooManyRequests(headers={"Retry-After": str(int(wait_s) + 1)})

@@ -14,8 +14,8 @@ from omq.base.names import POISON_NAME, escape
 from omq.cli.look.cause import Severity
 from omq.cli.watch.facts import ABSENT, LIVE, QueueFacts
 from omq.cli.web.figures import manager_words
-from omq.cli.web.pulse import Moment
 from omq.cli.web.rendering import when
+from omq.cli.web.snapshots import Moment
 
 _DEEPEST_MAX: Final = 10
 _CAUSES_MAX: Final = 50
@@ -47,8 +47,8 @@ def alarms(moment: Moment) -> list[dict[str, Any]]:
 
 
 def causes(moment: Moment) -> list[dict[str, Any]]:
-    """Why something does not move, and what to do, as all tools say it (omq.cli.look.causes); the
-    gravest first."""
+    """Why something does not move, and what to do, as all tools say it
+    (omq.cli.look.finding_causes); the gravest first."""
     found = moment.facts.causes.all() if moment.facts else []
     return [{"colour": _COLOURS[each.severity], "severity": each.severity.value,
              "queue": each.queue, "text": escape(each.text, _TEXT_MAX),

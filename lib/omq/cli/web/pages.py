@@ -51,19 +51,19 @@ async def login(request: web.Request) -> web.StreamResponse:
     form = await request.post()
     name, password = str(form.get("user", ""))[:64], str(form.get("password", ""))
     goes_to = local_path(str(form.get("next", "/")))
-    wait_s, limit = console.guesses.wait_s(peer, name)
+    wait_s, limit = console.login_failures.wait_s(peer, name)
     if wait_s:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, f"{peer} {limit}", peer=peer, user=name,
                           reason=f"too many wrong passwords before {limit}: see web_logins_max")
         return _login(request, goes_to, status=429, headers={"Retry-After": str(int(wait_s) + 1)},
                       told=f"Too many wrong passwords: wait {duration(int(wait_s) + 1)}.")
-    console.guesses.count(peer, name)
+    console.login_failures.count(peer, name)
     caller, reason = await _proved(console, peer, name, password)
     if caller is None:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, peer, peer=peer, user=name or "?",
                           reason=reason)
         return _login(request, goes_to, status=403, told="Wrong name or password.")
-    console.guesses.right(peer, name)
+    console.login_failures.right(peer, name)
     if not caller.role:
         console.log.event(events.WEB_LOGIN_FAILED, WARNING, peer, peer=peer, user=name,
                           reason="no role in [console] of authority.conf")
@@ -102,7 +102,7 @@ async def overview(request: web.Request) -> web.Response:
     """GET /."""
     console = console_of(request)
     moment = await console.moment()
-    ring = console.pulse.ring
+    ring = console.snapshots.ring
     cards = [(each, each.value(moment), ring.series(each.series) if each.series else None)
              for each in figures.FIGURES]
     return console.pages.answer(
@@ -129,7 +129,7 @@ async def queues(request: web.Request) -> web.Response:
         request, "queues.html", moment=moment, note=page_head.note(moment), queues=found,
         total=len(moment.facts.queues) if moment.facts else 0, sort=sort, falling=falling,
         word=word, columns=figures.COLUMNS, cells=figures.queue_cells, words=figures.queue_words,
-        ring=console.pulse.ring)
+        ring=console.snapshots.ring)
 
 
 async def queue(request: web.Request) -> web.Response:
@@ -141,7 +141,7 @@ async def queue(request: web.Request) -> web.Response:
     facts = next((each for each in moment.facts.queues if each.row.name == name), None) if (
         moment.facts) else None
     keys, by = await console.run(definition, console.location, name)
-    ring = console.pulse.ring
+    ring = console.snapshots.ring
     return console.pages.answer(
         request, "queue.html", note=page_head.note(moment), seen=seen,
         cells=figures.queue_cells(moment, facts) if facts else None,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from omq.aio.lines import Job
-from omq.aio.waiter import Ends, Outcome, Waiter, same_for_all
+from omq.aio.waiter import Outcome, Outcomes, Waiter, same_for_all
 from omq.base import limits
 from omq.base.errors import REFUSALS, ManagerHung, ManagerUnavailable, OmqError, TimedOut
 from omq.ipc.client.connection import Client
@@ -88,7 +88,8 @@ class Puts:
             same_for_all(waiters, error)
         else:
             left = iter(ids)
-            Ends((waiter, Outcome([next(left) for _ in part])) for part, _, waiter in some).tell()
+            Outcomes((waiter, Outcome([next(left) for _ in part]))
+                     for part, _, waiter in some).tell()
 
     def _all(self, connection: Client, messages: Sequence[Outgoing], *, fits: bool) -> list[str]:
         if len(messages) == 1:

@@ -23,9 +23,9 @@ from typing import Final
 
 from omq.aio.waiter import Outcome, Waiter
 from omq.base.errors import BadRequest, LeaseLost, NoReply
-from omq.cli.web.desk import Desk
-from omq.cli.web.desks import WAIT_MAX_S, Desks
-from omq.cli.web.taken import Taken
+from omq.cli.web.delivered_message import Taken
+from omq.cli.web.deliveries import WAIT_MAX_S, Deliveries
+from omq.cli.web.queue_desk import Desk
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
@@ -38,8 +38,8 @@ _EARLY_MAX: Final = 1000
 class Replies:
     """See the module."""
 
-    def __init__(self, desks: Desks) -> None:
-        self._desks = desks
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
         self._of: dict[Desk, _Answers] = {}
 
     def __len__(self) -> int:
@@ -49,8 +49,8 @@ class Replies:
                   put: Callable[[str], Awaitable[str]]) -> Taken:
         """The answer; without its body in the record it is a delivery of `owner`. `put`: puts the
         question with this `reply_to`; its id."""
-        with self._desks.waiting(f"replies to {owner}", user, _temporary) as desk:
-            self._desks.room(user, 1)  # before anything is put
+        with self._deliveries.waiting(f"replies to {owner}", user, _temporary) as desk:
+            self._deliveries.room(user, 1)  # before anything is put
             answers = self._answers(desk, user)
             await asyncio.shield(desk.began.future)
             asked, waiter = "?", Waiter(unwanted=answers.unwanted)
@@ -66,7 +66,7 @@ class Replies:
             finally:
                 answers.leave(asked, waiter)
             if not found.whole:
-                self._desks.hold(desk, found, user, owner)
+                self._deliveries.hold(desk, found, user, owner)
             return found
 
     def _answers(self, desk: Desk, user: str) -> _Answers:

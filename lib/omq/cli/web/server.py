@@ -89,16 +89,16 @@ class WebServer:
             found = announce(file, next((each for each in servers if not _is_local(each)), None))
             self._tell(found, notifier)
             loop.add_reader(self._signals.fileno(), self._on_signal)
-            console.pulse.start()
+            console.snapshots.start()
             while not self._signals.stopping:
                 if self._signals.take_reload():
                     self._reload(notifier)
                 for each in (connections, local):
                     each.end_slow(time.monotonic())
-                app[EXCHANGE].desks.sweep(time.monotonic())
+                app[EXCHANGE].deliveries.sweep(time.monotonic())
                 console.log.flush(time.monotonic_ns())
                 notifier.watchdog()
-                desks, polls, held = app[EXCHANGE].desks.figures
+                desks, polls, held = app[EXCHANGE].deliveries.figures
                 notifier.status(f"{len(console.sessions)} sessions, "
                                 f"{len(connections) + len(local)} connections, {polls} gets wait, "
                                 f"{held} deliveries in hand")
@@ -110,7 +110,7 @@ class WebServer:
             for server in servers:
                 server.close()
             console.end_followers()
-            app[EXCHANGE].desks.send_away()
+            app[EXCHANGE].deliveries.send_away()
             await runner.cleanup()
             await app[EXCHANGE].close()
             for each in (connections, local):

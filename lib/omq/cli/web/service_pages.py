@@ -14,7 +14,7 @@ from omq.cli.look.service_status import is_service
 from omq.cli.operate.change import connect
 from omq.cli.operate.channel_look import running_channels
 from omq.cli.operate.peers import PeerRow, peer_rows
-from omq.cli.web import acting, page_head, reading
+from omq.cli.web import actions, page_head, reading
 from omq.cli.web.caller import ADMIN
 from omq.cli.web.console import caller_of, console_of
 from omq.cli.web.event_tail import EventTail
@@ -38,12 +38,12 @@ async def turn_service(request: web.Request) -> web.StreamResponse:
     """POST /services/NAME: on or off."""
     console, caller = console_of(request), caller_of(request)
     form, name = await request.post(), request.match_info["service"]
-    reason, turn = acting.reason_of(str(form.get("reason", ""))), str(form.get("turn", ""))
+    reason, turn = actions.reason_of(str(form.get("reason", ""))), str(form.get("turn", ""))
     if turn not in ("on", "off"):
         raise BadRequest(reason="a service is turned on or off")
     await console.carry_out(
         caller, f"turn {turn} service {name}", reason,
-        lambda: acting.turn(console.location, caller, name, reason, on=turn == "on"))
+        lambda: actions.turn(console.location, caller, name, reason, on=turn == "on"))
     return web.Response(status=303, headers={"Location": "/services"})
 
 
@@ -88,7 +88,7 @@ async def units(request: web.Request) -> web.Response:
 
 
 def _units(location: Location) -> list[UnitInDoubt]:
-    with connect(location, acting.NAME) as connection:
+    with connect(location, actions.NAME) as connection:
         return connection.units_in_doubt()
 
 
@@ -96,10 +96,10 @@ async def end_unit(request: web.Request) -> web.StreamResponse:
     """POST /units/UNIT: commit or backout."""
     console, caller = console_of(request), caller_of(request)
     form, unit = await request.post(), request.match_info["unit"]
-    reason, end = acting.reason_of(str(form.get("reason", ""))), str(form.get("end", ""))
+    reason, end = actions.reason_of(str(form.get("reason", ""))), str(form.get("end", ""))
     if end not in ("commit", "backout"):
         raise BadRequest(reason="a unit ends with commit or backout")
-    await console.carry_out(caller, f"{end} unit {unit}", reason, lambda: acting.end_unit(
+    await console.carry_out(caller, f"{end} unit {unit}", reason, lambda: actions.end_unit(
         console.location, caller, unit, reason, commit=end == "commit"))
     return web.Response(status=303, headers={"Location": "/units"})
 

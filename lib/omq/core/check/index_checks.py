@@ -19,7 +19,7 @@ import numpy as np
 
 from omq.base import limits
 from omq.base.arrays import Vector
-from omq.core.check.broken import Report, Rule
+from omq.core.check.broken_rules import Report, Rule
 from omq.core.engine.state import HAS_ID, IDEL, PERSISTENT, POISON
 from omq.format.index import (
     COUNTERS_AT,

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from omq.core.check.broken import Broken, Report, Rule
+from omq.core.check.broken_rules import Broken, Report, Rule
 from omq.core.check.engine_checks import EngineChecks
 from omq.core.check.index_checks import IndexChecks
 from omq.core.engine.engine import Engine

@@ -8,11 +8,11 @@ from collections import Counter as Tally
 
 import numpy as np
 
-from omq.core.check.broken import Report, Rule
+from omq.core.check.broken_rules import Report, Rule
+from omq.core.engine.key_turns import Turns
 from omq.core.engine.limit_key import NEVER, Key
 from omq.core.engine.limits import QueueLimits
 from omq.core.engine.state import Core
-from omq.core.engine.turns import Turns
 from omq.format.index import Counter, EntryState, QueueFlag
 
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)

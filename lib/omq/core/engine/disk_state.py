@@ -15,7 +15,7 @@ RESERVED: Final = ("less is free than disk_reserve_bytes",
 
 
 @dataclass(slots=True)
-class Room:
+class DiskState:
     """See the module. `file`, `offset`: the place in the journal up to which the pool has all."""
 
     file: int = 0

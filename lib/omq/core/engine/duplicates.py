@@ -45,7 +45,7 @@ from omq.format.message import Descriptor, Part
 from omq.format.wire import PutFlag
 
 if TYPE_CHECKING:
-    from omq.core.engine.rules import QueueRules
+    from omq.core.engine.rules_of_queue import QueueRules
     from omq.core.engine.state import Core
 
 MEMORY: Final = int(FrameFlag.MEMORY)

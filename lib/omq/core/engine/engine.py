@@ -22,8 +22,8 @@ from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import SpoolFull
 from omq.base.fault import point
 from omq.core.engine import moves, puts, settle
+from omq.core.engine.barrier_ends import fire
 from omq.core.engine.block import Block
-from omq.core.engine.books import Books
 from omq.core.engine.cancelling import ById
 from omq.core.engine.clients import Clients
 from omq.core.engine.deadlines import ended, renew, soonest, wake
@@ -33,18 +33,19 @@ from omq.core.engine.expiry import Expiry, none_left
 from omq.core.engine.gives import give
 from omq.core.engine.in_doubt import InDoubt
 from omq.core.engine.leases_resumed import adopt, given_up
+from omq.core.engine.manager_notes import Books
 from omq.core.engine.operate import Order, Outcome, operate
 from omq.core.engine.queues import Queues
-from omq.core.engine.reader_notes import Noted, OldNotes, left
+from omq.core.engine.reader_notes import OldNotes, ReaderNote, left
 from omq.core.engine.recall import Recall
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Core, Party, Poisoned
 from omq.core.engine.statistics import Statistics
-from omq.core.engine.suspects import must_wait
+from omq.core.engine.suspect_messages import must_wait
 from omq.core.engine.taking_back import Returning, TakingBack
 from omq.core.engine.units import Units
-from omq.core.engine.waiters_by_id import Wanted
+from omq.core.engine.waiters_by_id import WaitersById
 from omq.core.engine.waiting import FOREVER, Timeouts, Waiter, Waiters
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, QueueFlag
@@ -66,7 +67,7 @@ class Engine:
     def __init__(self, core: Core, statistics: Statistics) -> None:
         self.core, self.statistics = core, statistics
         self.room = core.room  # what pool.writer says of the disk
-        self.waiters, self.wanted = dict[int, Waiters](), Wanted(core)
+        self.waiters, self.wanted = dict[int, Waiters](), WaitersById(core)
         self.parties: dict[int, Party] = {}  # readers by their row, to whom a lease is lost
         self.timeouts, self.old_notes = Timeouts(), OldNotes()
         self.limbo: dict[int, int] = {}  # active entry without a reader -> lease
@@ -79,6 +80,7 @@ class Engine:
         self.queues = Queues(core, self.books, statistics.forget)
         self.expiry, self.by_id, self.failures = Expiry(core), ById(core), core.failures
         self.index = core.t.readonly()  # for those who serve clients: to look at
+        core.barriers.told = self.poisoned.append
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything
 
@@ -176,6 +178,10 @@ class Engine:
     def operate(self, party: Party, order: Order) -> Outcome:
         return operate(self.core, party, order, self.forget_reader)
 
+    def waits_for(self, entry: int) -> int:
+        """How many messages a barrier still waits for; 0: it is none, or does not wait."""
+        return len(self.core.barriers.waiting.get(entry, ()))
+
     def forget_reader(self, entry: int) -> None:
         """An operator takes a message out of its reader's hands."""
         self.limbo.pop(entry, None)
@@ -201,8 +207,8 @@ class Engine:
 
     def tick(self) -> None:
         """Everything whose time has come: due messages, leases, limbo, samples. There is nothing to
-        do before `next_deadline`, but for messages with a time of their own: omq.fast.turn leaves
-        it out till then."""
+        do before `next_deadline`, but for messages with a time of their own: omq.fast.group_commit
+        leaves it out till then."""
         core = self.core
         now = core.mono_ns
         wake(core)
@@ -217,6 +223,8 @@ class Engine:
         self.back.retry()
         if core.times.used:
             self.expiry.tick()
+        if core.barriers.due:
+            fire(core)
         self.statistics.sample(now, core.now_ns)
 
     def expire(self) -> list[Waiter]:
@@ -235,6 +243,8 @@ class Engine:
         if core.suspect_given and core.runnable:
             return core.mono_ns  # the next suspect
         best = min(self.statistics.due, self.timeouts.next(), soonest(core))
+        if core.barriers.due:
+            best = min(best, core.barriers.paused_until)
         if core.times.used:
             best = min(best, self.expiry.due)
         return min(best, self.back.due, self.limbo_until)
@@ -280,7 +290,7 @@ class Engine:
             self.timeouts.add(0, waiter)
 
     def forget(self, party: Party, waiters: Iterable[Waiter], evidence: dict[str, object], *,
-               orderly: bool, freed: bool = False, noted: Noted | None = None) -> int:
+               orderly: bool, freed: bool = False, noted: ReaderNote | None = None) -> int:
         """A client is gone; how many of its messages came back: to their old place if it left in
         order, was `freed`, or by its note had not begun with them; else a failed attempt."""
         for waiter in [each for each in waiters if each.waiting]:

@@ -5,11 +5,10 @@ place through the return lane. The lease of a hand-out is the LSN of its GIVE fr
 ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
 the DELETE; its attempts count until the manager ends.
 
-A suspect (core.engine.suspects) is handed out alone, and so is a message that has failed, so that
-its next death charges nobody else (ADR 0035; not on IDEL and POISON, where nothing follows from
-it). Being ones that came back, they stand in the return lane, also after a restart; the vector form
-does not know it.
-"""
+A suspect (core.engine.suspect_messages) is handed out alone, and so is a message that has failed,
+so that its next death charges nobody else (ADR 0035; not on IDEL and POISON, where nothing follows
+from it). Being ones that came back, they stand in the return lane, also after a restart; the vector
+form does not know it. """
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from omq.base import limits
 from omq.core.engine import limited
 from omq.core.engine.durations import waited, waited_many
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL, PERSISTENT, POISON, PRIORITIES, Core, Party
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import EntryState

@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 from omq.base import limits as base_limits
 from omq.core.engine import limited
 from omq.core.engine.groups import Groups
+from omq.core.engine.key_turns import Turns
 from omq.core.engine.limits import Limits, QueueLimits
-from omq.core.engine.turns import Turns
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState
 

@@ -1,11 +1,11 @@
-"""Limbo: messages that were in a reader's hands when the manager ended.
+"""Leases resumed: messages that were in a reader's hands when the manager ended.
 
 The pool says that they are ACTIVE, and keeps the lease folded with the reader's token. Their
 readers may have outlived the manager: such a one says what it holds when it registers again, and
 keeps it. What was handed to it but never reached it (the GIVE frames of its last request) is free
-at once, a suspect of the manager's death (core.engine.suspects), or goes to POISON. Whatever nobody
-claims within reconnect_grace_s, counted from when the manager can be reached, counts as a reader's
-death.
+at once, a suspect of the manager's death (core.engine.suspect_messages), or goes to POISON.
+Whatever nobody claims within reconnect_grace_s, counted from when the manager can be reached,
+counts as a reader's death.
 
 Invariant: a claim counts only with the token that the message was handed out to; before it is
 claimed, nobody can settle a message in limbo, whatever lease he names.
@@ -22,7 +22,7 @@ from heapq import heappush
 
 from omq.base.errors import SpoolFull
 from omq.core.engine.state import Core, Party, Poisoned
-from omq.core.engine.suspects import unseen
+from omq.core.engine.suspect_messages import unseen
 from omq.core.engine.taking_back import Returning
 from omq.format.frame_rules import Reason
 from omq.format.pool import lease_tag

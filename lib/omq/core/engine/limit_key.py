@@ -1,4 +1,4 @@
-"""One key of a limited queue (core.engine.turns). omq.fast.keys has the same for C."""
+"""One key of a limited queue (core.engine.key_turns). omq.fast.limited_keys has the same for C."""
 
 from __future__ import annotations
 

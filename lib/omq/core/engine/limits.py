@@ -7,7 +7,7 @@ work makes its queue runnable, and so does the moment when a token comes (`due`)
 
 In the middle of a crash: nothing of this is journaled. A start counts what is in work from the
 entries that it finds ACTIVE (their readers may come back), and finds every bucket empty, so neither
-limit is ever exceeded over a restart. Who is paused is a definition (core.engine.pauses).
+limit is ever exceeded over a restart. Who is paused is a definition (core.engine.key_pauses).
 
 Invariants: 1. of a limited queue `in_work_max` entries are ACTIVE at most, unless the limit was
 lowered since, or a whole group is larger; 2. the keys of entries are those of their messages when
@@ -26,9 +26,9 @@ from omq.base.checksum import crc32c
 from omq.base.errors import OmqError
 from omq.core.engine import buckets
 from omq.core.engine.groups import GROUPED, Groups
+from omq.core.engine.key_turns import Turns
 from omq.core.engine.limit_key import NEVER, Key
 from omq.core.engine.limit_rules import LimitRules
-from omq.core.engine.turns import Turns
 from omq.core.index.tables import Tables
 from omq.format.index import EntryState
 from omq.format.property_key import key_of_text, key_of_value, property_in

@@ -21,12 +21,12 @@ from omq.base.config_file import Entry
 from omq.base.defined_queue import conf_of
 from omq.base.errors import BadDefinition, OmqError, UnknownQueue, WrongKind
 from omq.base.settings import Settings
-from omq.core.engine.books import Books
-from omq.core.engine.limits_told import Facts, message_told, queue_told
-from omq.core.engine.pauses import Pauses
+from omq.core.engine.key_pauses import Pauses
+from omq.core.engine.limits_shown import Facts, message_told, queue_told
+from omq.core.engine.manager_notes import Books
 from omq.core.engine.queue_rows import QueueRows
 from omq.core.engine.queue_rules import keepers, rules_of
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import SPECIAL_QUEUES, Core
 from omq.format.definition import Definition, Kind, read_line
 from omq.format.journal import FrameFlag, FrameType

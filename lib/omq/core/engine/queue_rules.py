@@ -8,7 +8,7 @@ from omq.base import clock
 from omq.base.config import ABSORBED, NONE, QueueConf
 from omq.base.settings import Settings
 from omq.core.engine.limit_rules import limits_of
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import FIRST_QUEUE, POISON, SPECIAL_QUEUES
 from omq.format.definition import Definition, Kind
 

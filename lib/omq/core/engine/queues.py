@@ -28,7 +28,7 @@ from omq.base.errors import (
 )
 from omq.base.names import SPECIAL_NAMES
 from omq.core.engine import durations
-from omq.core.engine.books import Books
+from omq.core.engine.manager_notes import Books
 from omq.core.engine.queue_book import QueueBook
 from omq.core.engine.queue_judge import (
     OWN_KEYS,

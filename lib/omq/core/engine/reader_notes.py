@@ -45,7 +45,7 @@ Told = Callable[[Poisoned], None]
 
 
 @dataclass(slots=True)
-class Noted:
+class ReaderNote:
     """A copy of a note. Leases are compared by their low halves, which a restart keeps."""
 
     token: int
@@ -69,11 +69,11 @@ class OldNote(Protocol):
     def is_final(self) -> bool:
         """Whether nobody lives who could write into it; to be asked before it is read."""
 
-    def read(self) -> Noted | None: ...
+    def read(self) -> ReaderNote | None: ...
     def close(self) -> None: ...
 
 
-def read(area: bytes | memoryview) -> Noted | None:
+def read(area: bytes | memoryview) -> ReaderNote | None:
     """Copy a note and take it apart; None: it is none."""
     head = bytes(area[: NOTE.size])
     magic, count, text, current, listed, token, _ = NOTE.unpack(head)
@@ -81,7 +81,7 @@ def read(area: bytes | memoryview) -> Noted | None:
         return None
     rows = bytes(area[NOTE.size : NOTE.size + count * SETTLE.size])
     texts = bytes(area[NOTE_TEXT_AT : NOTE_TEXT_AT + text])
-    noted = Noted(token, listed=listed)
+    noted = ReaderNote(token, listed=listed)
     if current:
         noted.in_work.add(current & LOW)
     for kind, _, size, entry, qpool, lease, argument, at, _ in SETTLE.iter_unpack(rows):
@@ -93,7 +93,7 @@ def read(area: bytes | memoryview) -> Noted | None:
     return noted
 
 
-def settle_noted(core: Core, party: Party, noted: Noted, poisoned: Told) -> None:
+def settle_noted(core: Core, party: Party, noted: ReaderNote, poisoned: Told) -> None:
     """The settlements that a reader noted and that hold, each as far as there is space."""
     settled = 0
     for verdict in noted.verdicts:
@@ -117,7 +117,7 @@ def _settle(core: Core, party: Party, verdict: Verdict, poisoned: Told) -> bool:
     return True
 
 
-def left(core: Core, party: Party, evidence: dict[str, object], noted: Noted | None,
+def left(core: Core, party: Party, evidence: dict[str, object], noted: ReaderNote | None,
          poisoned: Told, reason: Reason) -> list[Returning]:
     """What a client that is gone leaves behind: its messages on their way back, those that it had
     in work as a failed attempt. What it noted as settled is."""
@@ -170,7 +170,7 @@ class OldNotes:
                 for entry, lease in limbo.items()]
 
 
-def _judge(core: Core, limbo: dict[int, int], token: int, noted: Noted, poisoned: Told
+def _judge(core: Core, limbo: dict[int, int], token: int, noted: ReaderNote, poisoned: Told
            ) -> set[int]:
     """Settle what this note says of entries in limbo; those that its program never had in work."""
     t, nobody = core.t, Party(0, 0, 0, 0, token)

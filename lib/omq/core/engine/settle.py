@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, LeaseLost
+from omq.core.engine.barriers import MEMBER
 from omq.core.engine.durations import worked
-from omq.core.engine.idel_pause import pause_ns
-from omq.core.engine.retry import retry_ns
+from omq.core.engine.retry import idel_pause_ns, retry_ns
 from omq.core.engine.state import (
     CONTAINER,
     IDEL,
@@ -151,6 +151,8 @@ def done(core: Core, entry: int, party: Party, sequence: int, flags: int, unit: 
         core.drop_message(slot)
         return lsn
     last = t.m_parts[slot] == 1
+    if last and t.m_flags[slot] & MEMBER:
+        core.barriers.done(core, slot)
     if last and t.m_flags[slot] & CONTAINER:
         lsn = frame_for(core, FrameType.DONE, flags | _IDEL, entry, party, sequence, unit=unit)
         core.drop_entry(entry)
@@ -209,7 +211,7 @@ def fail(core: Core, entry: int, party: Party | None, sequence: int, flags: int,
     queue = t.e_queue[entry]
     rules = core.rules[queue]
     if queue == IDEL:
-        delay_ns = pause_ns(rules.death_delay_ns, t.e_attempts[entry])
+        delay_ns = idel_pause_ns(rules.death_delay_ns, t.e_attempts[entry])
     elif queue != POISON and t.e_attempts[entry] >= rules.attempts_max:
         poison(core, entry, party, sequence, flags, reason=reason, evidence=evidence)
         return True
@@ -250,6 +252,8 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         fresh = core.new_entry(slot, target, priority, lsn)
         t.e_attempts[fresh] = attempts
     core.failures.note(t, slot, note_of(packet, target, reason, core.now_ns))
+    if t.m_flags[slot] & MEMBER:
+        core.barriers.poisoned(core, slot, queue)
 
 
 def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bool) -> bool:

@@ -15,16 +15,17 @@ from heapq import heappush
 
 from omq.base.config import NONE
 from omq.core.engine import limited
+from omq.core.engine.barriers import Barriers
 from omq.core.engine.block import Block
-from omq.core.engine.disk_state import Room
+from omq.core.engine.disk_state import DiskState
 from omq.core.engine.duplicates import Duplicates
+from omq.core.engine.expiry_times import Times
 from omq.core.engine.failures import NOTED, Failures
 from omq.core.engine.groups import GROUPED, Groups
 from omq.core.engine.lanes import Lanes
 from omq.core.engine.limits import Limits
-from omq.core.engine.rules import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
-from omq.core.engine.stores import PoolSlots, VolatileBodies
-from omq.core.engine.times import Times
+from omq.core.engine.rules_of_queue import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
+from omq.core.engine.store_protocols import PoolSlots, VolatileBodies
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
@@ -92,9 +93,9 @@ class Core(Lanes):
     runs: dict[int, int] = field(default_factory=dict)  # slot -> pool records, when more than one
     active: int = 0  # messages in readers' hands
     space_left: bool = True
-    room: Room = field(default_factory=Room)
+    room: DiskState = field(default_factory=DiskState)
     volatile_lease: int = 0  # of hand-outs from IDEL, which are not journaled
-    suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspects
+    suspects: set[int] = field(default_factory=set)  # entries; see core.engine.suspect_messages
     suspect_given: bool = False  # in this group
     watched: dict[int, list[int]] = field(default_factory=dict)  # see core.engine.waiters_by_id
     inhibited: set[int] = field(default_factory=set)  # queues that were; core.engine.arrivals
@@ -102,6 +103,7 @@ class Core(Lanes):
     times: Times = field(init=False)  # core.engine.expiry
     duplicates: Duplicates = field(default_factory=Duplicates)
     failures: Failures = field(default_factory=Failures)
+    barriers: Barriers = field(default_factory=Barriers)
 
     def __post_init__(self) -> None:
         self.times, self.groups = Times(self.t), Groups(self.t)
@@ -186,6 +188,8 @@ class Core(Lanes):
         self.count_state(queue, state, 1)
         if before == _ACTIVE and self.limited and queue in self.limited:
             limited.left(self, entry, queue)
+        if before == _DEFERRED and self.barriers.waiting:
+            self.barriers.left(self, entry)
         if self.times.over:
             self.times.seen(self.t.e_message[entry])
 
@@ -213,6 +217,8 @@ class Core(Lanes):
         self.count_state(queue, state, -1)
         t.q_depth[queue] -= 1
         slot = t.e_message[entry]
+        if state == _DEFERRED and self.barriers.waiting:
+            self.barriers.left(self, entry)
         self.part(slot, entry)
         following = whole = -1
         flags = t.m_flags[slot]

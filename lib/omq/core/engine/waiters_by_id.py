@@ -42,21 +42,21 @@ _READY, _SUSPENDED = int(EntryState.READY), int(QueueFlag.SUSPENDED)
 _GIVES = int(Counter.GIVES)
 
 
-Wish = tuple[int, int]  # which id, and its key
+IdAndKey = tuple[int, int]  # which id, and its key
 
 
 @dataclass(slots=True)
 class _Line:
     """Those who wait on one queue: for each wish by the turn in which they came."""
 
-    waiting: dict[Wish, dict[int, Waiter]] = field(default_factory=dict)
-    fresh: list[Wish] = field(default_factory=list)  # of this group: look what is there
+    waiting: dict[IdAndKey, dict[int, Waiter]] = field(default_factory=dict)
+    fresh: list[IdAndKey] = field(default_factory=list)  # of this group: look what is there
     again: bool = False  # look for all of them
 
 
-class Wanted:
+class WaitersById:
     """See the module. `again`: queues that the next group must look at once more; `serves`: `give`,
-    or what does the same (omq.fast.find)."""
+    or what does the same (omq.fast.find_by_id)."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -127,7 +127,7 @@ class Wanted:
                     self.again.add(queue)
         return out
 
-    def _of(self, arrived: list[int]) -> Iterator[Wish]:
+    def _of(self, arrived: list[int]) -> Iterator[IdAndKey]:
         """What may be waited for of these."""
         t = self._core.t
         for entry in arrived:

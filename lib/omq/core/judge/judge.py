@@ -10,7 +10,7 @@ before it knows that pool and journal belong together. omqrecover then reads his
 more about what is missing (`source`), and about places at which nobody else looks: bodies, retired
 files, files before the checkpoint.
 
-What redo and the load of the index meet behind that is judged by core.judge.met.
+What redo and the load of the index meet behind that is judged by core.judge.redo_findings.
 
 Errors: DiskError; NeedsRepair and NewerFormat of `refuse`.
 """
@@ -24,7 +24,7 @@ from typing import Final
 from omq.base.errors import NeedsRepair, NewerFormat
 from omq.base.paths import SpoolPaths
 from omq.core.judge.cases import Case, Place, Source
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.presence import JournalState, journal_state, pool_findings
 from omq.format.findings import Finding, Kind
 from omq.format.journal import FILE_HEADER, FileHeader, decode_file_header

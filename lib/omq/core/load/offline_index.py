@@ -29,10 +29,10 @@ from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES, Core
 from omq.core.index.tables import Tables
 from omq.core.judge.cases import Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.judge import judge_names, judge_spool
-from omq.core.judge.met import of_double_write, of_journal, of_records, once
-from omq.core.load.bodies_there import missing_bodies
+from omq.core.judge.redo_findings import of_double_write, of_journal, of_records, once
+from omq.core.load.missing_bodies import missing_bodies
 from omq.core.load.rebuild import load
 from omq.core.redo.held_records import HeldRecords
 from omq.core.redo.redo import Redo

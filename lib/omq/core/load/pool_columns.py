@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.format.failure_note import FailureNote
 from omq.format.findings import Finding, Kind
 from omq.format.pool import (
@@ -51,6 +51,7 @@ class Loaded:
     entries: int = 0
     limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
     prepared: list[int] = field(default_factory=list)  # entries of units of work in doubt
+    barriers: list[int] = field(default_factory=list)  # entries that may wait for others
     findings: list[Finding] = field(default_factory=list)
     bodies: list[Found] = field(default_factory=list)  # that are not there (bodies_there)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers

@@ -34,10 +34,10 @@ from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.judge.cases import Case
-from omq.core.judge.found import Found
+from omq.core.judge.finding import Found
 from omq.core.judge.judge import judge_files, judge_names, judge_place, judge_spool, refuse
-from omq.core.judge.met import of_double_write, of_journal
 from omq.core.judge.presence import note_newest
+from omq.core.judge.redo_findings import of_double_write, of_journal
 from omq.core.redo.checkpoint import Checkpointer
 from omq.core.redo.redo import Redo
 from omq.core.redo.windows import Windows
@@ -74,6 +74,7 @@ class Recovered:
     judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
     aside: frozenset[int] = frozenset()  # pool files that stay as they are, for a repair
     term: int = 0  # of the new manager
+    new_term: bool = False  # it is the first start of it
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
@@ -131,7 +132,8 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, [each.finding for each in judged],
                      redo.frames_seen, control is not None and control.contents is None,
-                     redo.definitions, judged, aside, term)
+                     redo.definitions, judged, aside, term,
+                     term > seen)
 
 
 def _last_term(paths: SpoolPaths, uuid: bytes, term: int) -> int:

@@ -25,7 +25,7 @@ from omq.ipc.client.payload_facts import PayloadFacts
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
-    from omq.ipc.client.told_rows import Rows
+    from omq.ipc.client.rows_from_manager import Rows
 
 _STATE: Final = ENTRY_COLUMNS.index("e_state")
 _PRIORITY: Final = ENTRY_COLUMNS.index("e_priority")

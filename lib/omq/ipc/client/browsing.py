@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from omq.base import limits
 from omq.core.index.rows import RawEntry
+from omq.ipc.client.browse_selector import chooser
 from omq.ipc.client.browsed import Browsed
-from omq.ipc.client.selecting import chooser
-from omq.ipc.client.told_rows import IndexRows, index_of
+from omq.ipc.client.rows_from_manager import IndexRows, index_of
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire

@@ -31,17 +31,18 @@ from omq.base.errors import (
 )
 from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
 from omq.format.property_values import Value
-from omq.ipc.client.absence import Waiting
-from omq.ipc.client.asking import REPLIES, Reply, ask
+from omq.ipc.client.barriers import PutsBarriers
 from omq.ipc.client.cancelling import ActsById
 from omq.ipc.client.connection_parts import Wire
 from omq.ipc.client.in_doubt import EndsUnits
+from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.message import Message
 from omq.ipc.client.put_arguments import outgoing_of
 from omq.ipc.client.put_many import put_many
 from omq.ipc.client.queues import QueueCommands
 from omq.ipc.client.reader import PROMPT, Reader
 from omq.ipc.client.remote_client import is_url, remote_client
+from omq.ipc.client.request_reply import REPLIES, Reply, ask
 from omq.ipc.client.tool_calls import ToolCalls
 from omq.ipc.client.unit import Unit
 from omq.ipc.wire import arguments
@@ -80,7 +81,7 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     return Client(paths, names.check_client_name(name), timeout_s, waiting)
 
 
-class Connection(EndsUnits, ActsById):
+class Connection(EndsUnits, ActsById, PutsBarriers):
     """A registered client of a queue manager; made by `omq.connect`. A context manager.
 
     A connection has one request under way and belongs to one thread at a time (ConnectionBusy) and
@@ -160,7 +161,7 @@ class Connection(EndsUnits, ActsById):
                    outgoing: Outgoing | None = None) -> str:
         """Put one message whose body comes in pieces, or is a binary file; `outgoing` says all
         else. It is put with the last piece, or not at all. The errors of put."""
-        from omq.ipc.client.pieces import put_pieces
+        from omq.ipc.client.body_pieces import put_pieces
 
         return put_pieces(self.put, self._wire, queues, pieces, outgoing)
 

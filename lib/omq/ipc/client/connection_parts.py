@@ -25,8 +25,8 @@ from omq.base.errors import (
 from omq.base.paths import SpoolPaths
 from omq.fast.batch import Batch, id_texts, plain_head
 from omq.format.wire import Operation, PutFlag
-from omq.ipc.client.absence import Waiting
 from omq.ipc.client.bodies import Bodies
+from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.parking_link import ParkingLink
 from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
 from omq.ipc.wire.exchange import Answer

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, Self, overload
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import LeaseLost, MessageInGroup
-from omq.fast.handed import Facts
+from omq.fast.handed_messages import Facts
 from omq.format.wire import Key, Settlement
-from omq.ipc.client.ids_asked import Wish
+from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.reader import BATCH, NOBODYS_FAULT, Reader
 from omq.ipc.wire import arguments
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omq.ipc.wire.exchange import Answer
     from omq.ipc.wire.outgoing import Outgoing
 
-_ANY: Final = Wish(Key.GROUP, 0, b"")
+_ANY: Final = IdAsked(Key.GROUP, 0, b"")
 
 
 class Group(Sequence["Message"]):

@@ -23,7 +23,7 @@ STRANGER_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class IdAsked:
     """An id, without the zeros at its end."""
 
     by: Key
@@ -48,13 +48,13 @@ def _is_hex(text: str) -> bool:
     return len(text) == 2 * limits.MESSAGE_ID_BYTES
 
 
-def under(qpool: int, entry: int) -> Wish:
+def under(qpool: int, entry: int) -> IdAsked:
     """One message, by its QPoolId and the entry where it was seen."""
-    return Wish(Key.CURSOR, qpool, b"", entry)
+    return IdAsked(Key.CURSOR, qpool, b"", entry)
 
 
 def wish(correlation: bytes | str | None, message_id: bytes | str | None, prefix: str
-         ) -> Wish | None:
+         ) -> IdAsked | None:
     """What is asked for; None: nothing certain. `prefix`: of the manager's own ids, in hexadecimal
     digits."""
     if correlation is None and message_id is None:
@@ -67,11 +67,11 @@ def wish(correlation: bytes | str | None, message_id: bytes | str | None, prefix
     if not raw:
         raise arguments.wrong(name, said, "an id of zeros is none")
     if name == "correlation":
-        return Wish(Key.CORRELATION, id_hash(raw), raw)
+        return IdAsked(Key.CORRELATION, id_hash(raw), raw)
     own, whole = bytes.fromhex(prefix), raw.ljust(limits.MESSAGE_ID_BYTES, b"\0")
     if whole.startswith(own):
         qpool = int.from_bytes(whole[len(own) :], "big")
         if not qpool:
             raise arguments.wrong(name, said, "an id of this instance has a number")
-        return Wish(Key.MESSAGE_ID, qpool, whole.rstrip(b"\0"))
-    return Wish(Key.MESSAGE_ID, id_hash(raw), raw)
+        return IdAsked(Key.MESSAGE_ID, qpool, whole.rstrip(b"\0"))
+    return IdAsked(Key.MESSAGE_ID, id_hash(raw), raw)

@@ -14,7 +14,7 @@ from omq.base.errors import ReaderClosed
 from omq.ipc.client.moving import Moving
 
 if TYPE_CHECKING:
-    from omq.fast.note import Note
+    from omq.fast.reader_note import Note
     from omq.ipc.client.connection_parts import Wire
 
 

@@ -32,11 +32,11 @@ from omq.base.errors import (
     from_status,
 )
 from omq.base.fault import armed, point
-from omq.fast.asking import ANSWERED, DONE, UNSENT, WOKEN
+from omq.fast.client_request import ANSWERED, DONE, UNSENT, WOKEN
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION
 from omq.ipc.client.control_line import Lost
-from omq.ipc.client.gate import Gate
-from omq.ipc.client.registered import LOST, RETRY_S, Registered
+from omq.ipc.client.registration import LOST, RETRY_S, Registered
+from omq.ipc.client.reply_wait import Gate
 from omq.ipc.wire.exchange import Answer
 
 BYE_S = 1.0  # how long a good-bye may take

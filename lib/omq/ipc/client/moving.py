@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omq.base import limits
 from omq.base.errors import LeaseLost, MessageTooLong
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 from omq.format.message import Part, pack_parts
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.client.message import Message

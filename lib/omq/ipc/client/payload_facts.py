@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from omq.base import names
 from omq.base.errors import BodyDamaged
-from omq.fast.handed import Facts
+from omq.fast.handed_messages import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import NO_ID, Descriptor
@@ -100,7 +100,7 @@ class PayloadFacts(Facts):
         if not self._flags & _CONTAINER:
             yield content
             return
-        from omq.ipc.client.pieces import descriptor_of, read
+        from omq.ipc.client.body_pieces import descriptor_of, read
 
         reference, bodies = content.decode("ascii", "replace"), self._wire.bodies
         descriptor = descriptor_of(bodies, reference, self.size, self.qpool_id)

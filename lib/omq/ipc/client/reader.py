@@ -3,9 +3,9 @@
 When a settlement (done, defer, fail, release) travels is the reader's `ack`:
 
     prompt   (default) at once when the last request is 30 ms or longer ago; else it is noted
-             where the manager sees it (fast.note), and travels with the next request, or when the
-             manager looks, which it does 50 ms after its last answer. If this process dies, what
-             was noted holds, and only what the program had in work has failed
+             where the manager sees it (fast.reader_note), and travels with the next request, or
+             when the manager looks, which it does 50 ms after its last answer. If this process
+             dies, what was noted holds, and only what the program had in work has failed
     batch    with the next request for messages, kept in this process until then. If it dies,
              everything that it held has failed
 
@@ -45,9 +45,9 @@ from omq.base.errors import (
     ShuttingDown,
     TimedOut,
 )
-from omq.fast.handed import Rows
+from omq.fast.handed_messages import Rows
 from omq.format.wire import Operation, Settlement
-from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, Wish, under, wish
+from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, IdAsked, under, wish
 from omq.ipc.client.interruptible import Interruptible
 from omq.ipc.client.message import Message
 from omq.ipc.wire import arguments
@@ -55,7 +55,7 @@ from omq.ipc.wire import arguments
 if TYPE_CHECKING:
     from omq.ipc.client.browsed import Browsed
     from omq.ipc.client.connection_parts import Wire
-    from omq.ipc.client.selected import Selected
+    from omq.ipc.client.reader_selector import Selected
 
 PROMPT: Final = "prompt"
 BATCH: Final = "batch"
@@ -156,7 +156,7 @@ class Reader(Interruptible):
         return found[0] if found else None
 
     def _select(self, where: str) -> Selected:
-        from omq.ipc.client.selected import Selected  # who never selects needs no numpy
+        from omq.ipc.client.reader_selector import Selected  # who never selects needs no numpy
 
         if self._selected is None or self._selected.where != where:
             old, self._selected = self._selected, Selected(self, self._wire, where)
@@ -172,7 +172,7 @@ class Reader(Interruptible):
                 self._link.control({"op": "selects", "where": where})
             self._link.reader.where = where
 
-    def _certain(self, wanted: Wish, n: int, timeout_s: float | None,
+    def _certain(self, wanted: IdAsked, n: int, timeout_s: float | None,
                  found: list[Message] | None = None) -> list[Message]:
         """Up to `n` messages with an id, in work from then on. `found`: what the manager has given
         already; None: it is asked."""
@@ -210,7 +210,8 @@ class Reader(Interruptible):
             if self._holds(message):
                 self._record(Settlement.RELEASE, message, later=True)
 
-    def _take(self, n: int, timeout_s: float | None, wanted: Wish | None = None) -> list[Message]:
+    def _take(self, n: int, timeout_s: float | None, wanted: IdAsked | None = None
+              ) -> list[Message]:
         """One step of a call. It does not wait where somebody has ended that; that it was ended is
         for the call to forget."""
         if self._closed:

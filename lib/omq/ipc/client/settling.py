@@ -1,5 +1,5 @@
 """What a reader has in its hands and how the work on it ended: the settlements that no request has
-carried yet, and the note of them (fast.note, ADR 0035). omq.ipc.client.reader says when they
+carried yet, and the note of them (fast.reader_note, ADR 0035). omq.ipc.client.reader says when they
 travel.
 
 Invariants: 1. a settlement is kept until the manager has answered the request that carries it; 2. a
@@ -17,10 +17,10 @@ from collections.abc import Iterable
 
 from omq.base import limits
 from omq.base.errors import ConnectionForked, LeaseLost
-from omq.fast.handed import Facts, Hold, Record, in_child
-from omq.fast.note import Note
+from omq.fast.handed_messages import PROMPT_S, Facts, Hold, Record, in_child
+from omq.fast.reader_note import Note
 from omq.format.wire import SETTLE, Operation, Settlement
-from omq.ipc.client.ids_asked import Wish
+from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.message import Message
 from omq.ipc.client.parking_link import ParkingLink
 from omq.ipc.client.touching import lease_lost, touching
@@ -112,10 +112,16 @@ class Settling(Hold):
         if self._records:
             self._request(_SETTLE, 0, None, 0)
 
+    def prompt(self) -> None:
+        """`flush` when it is time for it: behind settlements that were gathered, if no request
+        followed them."""
+        if time.monotonic() - self._asked > PROMPT_S:
+            self.flush()
+
     # the request
 
     def _request(self, operation: int, want: int, wait_s: float | None, argument: int,
-                 wanted: Wish | None = None, new: Encoded | None = None) -> Answer:
+                 wanted: IdAsked | None = None, new: Encoded | None = None) -> Answer:
         """Send what is recorded; it is kept until the answer is there. What does not fit into one
         request goes before it, in several: a reader may hold more than a channel has room for.
         `new`: a message that is put with it, for which there is room beside."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from omq.base.errors import LeaseLost, MessageCancelled, OmqError
-from omq.fast.handed import Facts
+from omq.fast.handed_messages import Facts
 from omq.format.wire import SETTLE
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import LeaseLost, OmqError, UnitBackedOut, UnitEnded, UnitTooLarge
-from omq.fast.handed import Rows
+from omq.fast.handed_messages import Rows
 from omq.format.journal import FRAME
 from omq.format.wire import SETTLE, Operation, Settlement
-from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, Wish, wish
+from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, IdAsked, wish
 from omq.ipc.client.message import Message
 from omq.ipc.client.touching import lease_lost, touching
 from omq.ipc.client.unit_parts import Taken, rows_max
@@ -111,7 +111,7 @@ class Taking(ABC):
         """By the thread that uses the unit: the next wait is not the one that was meant."""
         self._link.woken = False
 
-    def _take(self, queue: str, number: int, n: int, wait: float, wanted: Wish | None
+    def _take(self, queue: str, number: int, n: int, wait: float, wanted: IdAsked | None
               ) -> list[Message]:
         n, unsure = min(n, self._link.unit_messages - len(self)), self._unsure
         while True:

@@ -13,10 +13,10 @@ from omq.base.errors import OmqError
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import Waiter
 from omq.fast import intake
+from omq.fast.group_commit import Turn
 from omq.fast.reply import ROWS_MAX
-from omq.fast.turn import Turn
 from omq.format.wire import REQUEST
-from omq.ipc.server.given import MANY, write_given
+from omq.ipc.server.next_reply import MANY, write_given
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session, Sessions
 from omq.ipc.server.units import UnitLimits

@@ -28,7 +28,7 @@ from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.index import EntryState
 from omq.format.wire import REPLY
-from omq.ipc.server.seeing import Seeing
+from omq.ipc.server.queue_rows import Seeing
 from omq.ipc.server.sessions import Session, Sessions, say
 from omq.storage import containers
 from omq.storage.payloads import PayloadReader

@@ -16,7 +16,7 @@ from omq.format.journal import FRAME
 from omq.format.wire import SETTLE, Settlement
 
 if TYPE_CHECKING:
-    from omq.ipc.server.asked import Request
+    from omq.ipc.server.request_record import Request
     from omq.ipc.server.server_parts import ServerParts
     from omq.ipc.server.sessions import Session
 

@@ -14,10 +14,10 @@ from omq.base.errors import OmqError, SpoolFull
 from omq.base.event_log import REPORT, EventLog
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import ITEMS_MAX, Action, Item, Order
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Party
 from omq.core.engine.waiting import FOREVER
-from omq.ipc.server.queue_told import messages_of
+from omq.ipc.server.queue_facts import messages_of
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session
 

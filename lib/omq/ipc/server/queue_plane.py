@@ -42,7 +42,7 @@ from omq.core.engine.queue_judge import NOTE, SYSTEM_KEYS
 from omq.core.engine.state import IDEL, POISON
 from omq.format.definition import Definition, Kind
 from omq.ipc.server.queue_ends import QueueEnds
-from omq.ipc.server.queue_told import defined, facts, messages_of
+from omq.ipc.server.queue_facts import defined, facts, messages_of
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session
 

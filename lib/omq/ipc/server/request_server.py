@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from omq.base import form
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
-from omq.core.engine.asks import ask
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
+from omq.core.engine.requester_put import ask
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import CONTAINER, IDEL, POISON
 from omq.core.engine.waiters_by_id import cursor
@@ -32,14 +32,14 @@ from omq.format.wire import (
     Operation,
     PutFlag,
 )
-from omq.ipc.server.asked import Request, verdicts_of
 from omq.ipc.server.cancelling import Cancelling
-from omq.ipc.server.foreign import read_parts, taken, taken_batch
+from omq.ipc.server.foreign_messages import read_parts, taken, taken_batch
+from omq.ipc.server.group_commit import GroupCommit
 from omq.ipc.server.large_bodies import named
 from omq.ipc.server.moving_many import MovingMany
+from omq.ipc.server.request_record import Request, verdicts_of
 from omq.ipc.server.requests import Intake
 from omq.ipc.server.sessions import Session, Sessions
-from omq.ipc.server.turns import Turns
 from omq.ipc.server.units import UnitLimits, UnitPlane
 from omq.storage.payloads import PayloadReader
 
@@ -51,7 +51,7 @@ _PUT_AT = tuple(map(FRAME.names.index, (
     "length", "offset")))
 
 
-class RequestServer(Turns):
+class RequestServer(GroupCommit):
     """See the module."""
 
     def __init__(self, engine: Engine, sessions: Sessions, bodies: PayloadReader, epoch: int,

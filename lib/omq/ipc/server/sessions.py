@@ -26,15 +26,15 @@ import sysv_ipc
 from omq.base import limits
 from omq.base.authority import ACTIONS, Authority
 from omq.base.errors import BadRequest, NoAuthority, OmqError, QueueGone, TooManyClients
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
 from omq.core.redo.last_requests import fair_share
 from omq.format.poolctrl import Answered
 from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
-from omq.ipc.server.asked import Request
 from omq.ipc.server.claims import Claims
 from omq.ipc.server.doors import Door
+from omq.ipc.server.request_record import Request
 from omq.ipc.server.transport import Transport
 from omq.ipc.wire.errnos import Outcome, outcome
 
@@ -62,7 +62,7 @@ class Session:
     queue: int = 0  # read by this client, 0 = none
     lost_queue: str = ""  # that it read, and which is gone
     auxiliary: bool = False
-    prompt: bool = False  # it keeps a note (ipc.server.notes)
+    prompt: bool = False  # it keeps a note (ipc.server.reader_notes)
     look_ns: int = 0  # when the manager looks at it, 0 = it does not
     noted: set[tuple[int, int]] = field(default_factory=set)  # carried out by a look
     waiter: Waiter | None = None

@@ -38,11 +38,11 @@ from omq.core.engine.unit_facts import Facts
 from omq.format.journal import FRAME
 from omq.format.message import DESCRIPTOR
 from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
-from omq.ipc.server.foreign import read_parts
+from omq.ipc.server.foreign_messages import read_parts
 from omq.ipc.server.sessions import Session
 
 if TYPE_CHECKING:
-    from omq.ipc.server.asked import Request
+    from omq.ipc.server.request_record import Request
     from omq.ipc.server.server_parts import ServerParts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from omq.fast.note import Note
+from omq.fast.reader_note import Note
 
 
 @dataclass(slots=True)

@@ -1,17 +1,17 @@
 """At a start of the queue manager: what an older omq, or somebody's umask, left open to others is
-closed (omq.storage.restrict), and that is said: once, for then it is closed."""
+closed (omq.storage.restrict_modes), and that is said: once, for then it is closed."""
 
 from __future__ import annotations
 
 from omq.base import events
 from omq.base.event_log import WARNING, EventLog
 from omq.base.paths import SpoolPaths
-from omq.storage import restrict
+from omq.storage import restrict_modes
 
 
 def restrict_access(paths: SpoolPaths, log: EventLog) -> None:
     """See the module."""
-    done = restrict.restrict(paths)
+    done = restrict_modes.restrict(paths)
     if done.files or done.directories:
         log.event(events.ACCESS_RESTRICTED, WARNING, path=paths.root, files=done.files,
                   directories=done.directories)

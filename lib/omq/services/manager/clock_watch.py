@@ -15,7 +15,7 @@ import numpy as np
 
 from omq.base import clock, events
 from omq.base.event_log import WARNING, EventLog
-from omq.core.engine.books import Books
+from omq.core.engine.manager_notes import Books
 from omq.core.index.tables import Tables
 
 STEP_NS: Final = clock.NS_PER_S

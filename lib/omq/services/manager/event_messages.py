@@ -30,7 +30,7 @@ from omq.base.errors import NoAuthority, OmqError
 from omq.base.settings import ALL_EVENTS, Settings
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import PERSISTENT, SPECIAL_QUEUES, Party
 from omq.core.engine.waiting import FOREVER
 from omq.format.message import Descriptor, encode

@@ -6,10 +6,10 @@ from pathlib import PurePath
 
 from omq.base import events
 from omq.base.event_log import ERROR, REPORT
-from omq.core.engine.books import Books
+from omq.core.engine.manager_notes import Books
 from omq.core.engine.state import Core
 from omq.core.judge.cases import Verdict
-from omq.core.judge.met import of_records, once
+from omq.core.judge.redo_findings import of_records, once
 from omq.core.load.new_index import mark_damaged
 from omq.core.load.pool_columns import Loaded
 from omq.core.load.recovery import Recovered

@@ -37,13 +37,13 @@ from omq.format.index import Counter
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.clock_watch import ClockWatch, newest_ns
 from omq.services.manager.disk_room import DiskRoom
-from omq.services.manager.doubts import doubts_text, say_old_doubts
 from omq.services.manager.event_messages import EventMessages
 from omq.services.manager.parts import Parts, build
 from omq.services.manager.protection import held_replies
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.tombstone import write_tombstone
 from omq.services.manager.triggers import Triggers
+from omq.services.manager.units_in_doubt import doubts_text, say_old_doubts
 
 
 def say_taken_back(log: EventLog, engine: Engine, messages: EventMessages) -> None:
@@ -90,7 +90,8 @@ class QueueManager:
         self._parts.control.watched_by(self._events)
         self._triggers = Triggers(self._parts.engine, context.settings, self._parts.rated)
         self._disk = DiskRoom(context, self._parts, self._events)
-        self._held = self._parts.server.held = held_replies(context, self._parts.engine)
+        self._held = self._parts.server.held = held_replies(context, self._parts.engine,
+                                                            self._parts.term)
         self._index_low = 0
         self._watchdog_due = self._draining_until = 0
         self._status_due = self._chores_due = 0

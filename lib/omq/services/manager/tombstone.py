@@ -26,7 +26,7 @@ from omq.core.index.view import IndexView
 from omq.core.look.text_dump import memory_lines
 from omq.core.look.tombstone_text import head_lines
 from omq.format.index import Counter
-from omq.ipc.server.recent import RecentRequests
+from omq.ipc.server.recent_requests import RecentRequests
 
 DUMP_LINES_MAX: Final = 200_000
 """About 10,000 messages: more would keep the next manager waiting, and nobody reads it."""

@@ -41,7 +41,7 @@ from omq.base.rated_log import RatedLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage
-from omq.core.engine.rules import QueueRules
+from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import PERSISTENT, Party
 from omq.core.engine.waiting import FOREVER
 from omq.format.message import Descriptor, encode

@@ -31,10 +31,10 @@ from omq.format.journal import FRAME
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.damage import report_damage
-from omq.services.pool.hurry import Hurry
+from omq.services.pool.early_rounds import Hurry
 from omq.services.pool.live_index import LiveIndex
 from omq.services.pool.next_file import NextFile
-from omq.services.pool.seams import Connect, Connection, Waiting
+from omq.services.pool.protocols import Connect, Connection, Waiting
 from omq.services.pool.shortage import Shortage
 from omq.storage import durable, poolctrl, spool
 from omq.storage.files import File

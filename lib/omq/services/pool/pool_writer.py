@@ -22,7 +22,7 @@ from omq.base.paths import SpoolPaths
 from omq.services.daemon.daemon import DaemonContext, run_daemon
 from omq.services.pool.following import Following
 from omq.services.pool.live_index import LiveIndex
-from omq.services.pool.seams import Connect, Connection
+from omq.services.pool.protocols import Connect, Connection
 from omq.storage import spool
 
 NAME: Final = "pool.writer"

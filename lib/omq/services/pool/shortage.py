@@ -16,7 +16,7 @@ from typing import Final
 from omq.base import clock
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.services.pool.seams import Connection
+from omq.services.pool.protocols import Connection
 from omq.storage import disk_usage
 from omq.storage.disk_usage import Free
 

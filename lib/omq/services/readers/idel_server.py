@@ -10,7 +10,7 @@ that no record names. A container is cut before it is removed: a client that sti
 reader gets a descriptor, ADR 0021) keeps none of its space.
 
 What cannot be deleted (another user's or an immutable file, a disk that says no) stays on IDEL,
-where omstat and omqdump show it, and comes ever more seldom (core.engine.idel_pause). One event
+where omstat and omqdump show it, and comes ever more seldom (core.engine.retry). One event
 says so for each message, of the first TOLD_MAX; of more, how many. After `idel_attempts_max` it is
 set aside: a note in quarantine/, an event with path and command, and the message ends. The file
 stays: `omscan` lists it as a container that no message names, `--remove` takes it away. In the

@@ -1,0 +1,173 @@
+"""A turn of the manager's loop with the fast path in it: as RequestServer.group, in one function.
+
+What time alone brings (deferred messages, leases, time-outs, looks at notes) is looked at when
+something but plain requests was done in this group or the one before, or when `due` has come: the
+earliest of all deadlines, or earlier. Plain requests bring no deadline but the time-out of their
+wait, the next look at their reader's note and the end of a message's time, which lower `due`; what
+has come to the end of its time (core.engine.expiry) is looked after in the very group.
+
+The order is that of RequestServer.group: requests, control connections, hand-outs, one commit, then
+the replies, all written before the first client is woken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import shim as cython
+from omq.base.errors import OmqError
+from omq.core.engine.engine import Engine
+from omq.core.engine.expiry import LAG_NS
+from omq.core.engine.waiting import FOREVER
+from omq.fast.columns import Columns
+from omq.fast.journal import Journal
+from omq.fast.plain_requests import Path
+from omq.format.index import Counter
+from omq.storage import durable
+
+_VERSION, _NEXT, _LAST = (int(Counter.VERSION), int(Counter.NEXT_QPOOL), int(Counter.LAST_LSN))
+_BEAT, _BOOT_BEAT = int(Counter.HEARTBEAT), int(Counter.BOOT_BEAT)
+_DURABLE, _SYNCS, _ACTIVE_PEAK = (int(Counter.DURABLE_LSN), int(Counter.SYNCS),
+                                  int(Counter.ACTIVE_PEAK))
+_MESSAGES, _MESSAGES_HIGH, _PEAK = (int(Counter.MESSAGES), int(Counter.MESSAGES_HIGH),
+                                    int(Counter.MESSAGES_PEAK))
+_ENTRIES, _ENTRIES_HIGH, _FOREVER = int(Counter.ENTRIES), int(Counter.ENTRIES_HIGH), FOREVER
+_LAG = LAG_NS
+
+
+class Turn:
+    """See the module. `done`: as Path has it; `given`: hand-outs of this group, (waiter, entries)
+    each; `rows_max`: a reply with more of them is the engine's."""
+
+    def __init__(self, server: Any, epoch: int, batch_max: int, done: list[Any], given: list[Any],
+                 rows_max: int) -> None:
+        engine: Engine = server.engine
+        core = engine.core
+        self._server, self._engine, self._core = server, engine, core
+        columns = Columns(core.t)
+        self.path = Path(engine, columns, server.sessions.by_id, server.looks, done, server.begun,
+                         epoch, batch_max, server.units)
+        self._journal = Journal(engine, columns)
+        self._c = columns
+        core.block.write = self._journal.write
+        self._given, self._rows_max = given, rows_max
+        self._recent, self._looks = server.recent, server.looks
+        self._by_id, self._sessions = server.sessions.by_id, server.sessions
+        self._stirred, self._due, self._moment = True, 0, 0
+
+    def close(self) -> None:
+        """The engine goes on alone."""
+        self._core.block.write = self._core.block.write_in_steps
+        self._engine.wanted.serves = self._engine.wanted.give
+
+    def stir(self) -> None:
+        """Something was done to the engine behind our back."""
+        self._stirred = True
+
+    def due(self) -> cython.longlong:
+        """When a turn is wanted though nobody asks for anything (monotonic ns)."""
+        if self._stirred:
+            self._stirred = False
+            self._due = min(self._engine.next_deadline(), self._looks.due)
+            moments, times = self._core.moments, self._core.times
+            self._moment = min(moments[0][0] if moments else _FOREVER, times.loaded.next())
+            times.next_ns = self._engine.expiry.next_ns
+        return self._due
+
+    def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
+            drain: Any) -> None:
+        """See the module. DiskError: nobody is answered."""
+        core, server, c = self._core, self._server, self._c
+        block = core.block
+        core.now_ns, core.mono_ns = wall_ns, mono_ns
+        core.suspect_given, block.time_ns = False, wall_ns
+        c.counters[_VERSION] |= 1
+        if batch:
+            self._recent.groups.append((wall_ns, batch))  # as RecentRequests.group
+        self._take(batch)
+        if drain():
+            self._stirred = True
+        self._recent.under_way = b""
+        if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment
+                or mono_ns >= core.times.next_ns or server.stopping):
+            self._stirred = True
+            server.dispatch()
+        elif not self.path.dispatch(self._given):
+            self._stirred = True
+        if block.count:  # behind an error inside a request, as of a new journal file, it writes not
+            self._journal.write(0)
+        else:
+            durable.check_latch()
+        self._commit()
+        self.release()
+
+    def _take(self, batch: list[Any]) -> None:
+        """The requests of a group."""
+        server, recent = self._server, self._recent
+        fast: cython.bint = not server.stopping
+        plain: cython.bint
+        for raw in batch:
+            recent.under_way = raw
+            plain = False
+            if fast:
+                try:
+                    plain = self.path.handle(raw)
+                except OmqError as error:
+                    server.refuse(raw, error)
+                    continue
+            if not plain:
+                self._stirred = True
+                server.handle_unplain(raw)
+        self._due = min(self._due, self.path.soonest(), self._core.times.next_ns + _LAG)
+
+    def _commit(self) -> None:
+        """As Engine.commit, behind the write."""
+        core, c = self._core, self._c
+        block, messages, entries = core.block, core.t.messages, core.t.entries
+        writer = block.writer
+        high: cython.ulonglong = messages.high
+        top: cython.ulonglong = messages.top
+        active: cython.ulonglong = core.active
+        c.counters[_MESSAGES], c.counters[_MESSAGES_HIGH] = high - top, high
+        if high - top > c.counters[_PEAK]:
+            c.counters[_PEAK] = high - top
+        high, top = entries.high, entries.top
+        c.counters[_ENTRIES], c.counters[_ENTRIES_HIGH] = high - top, high
+        c.counters[_NEXT], c.counters[_LAST] = core.next_qpool, block.first_lsn - 1
+        c.counters[_DURABLE], c.counters[_SYNCS] = writer.durable_lsn, writer.syncs
+        if active > c.counters[_ACTIVE_PEAK]:
+            c.counters[_ACTIVE_PEAK] = active
+        c.counters[_BEAT], c.counters[_BOOT_BEAT] = core.now_ns, core.mono_ns
+        c.counters[_VERSION] += 1
+
+    def release(self) -> None:
+        """As RequestServer.release: write all replies, then wake the clients."""
+        server, path, sessions = self._server, self.path, self._sessions
+        lsn: cython.ulonglong = self._core.block.first_lsn - 1
+        answered: list[Any] = []
+        if server.begun:
+            server.remember(lsn)
+        path.answer(answered, lsn)
+        server.answer_refused(answered)
+        for waiter, entries in self._given:
+            session = self._by_id.get(waiter.party.client)
+            if session is None:
+                continue
+            session.waiter = None
+            if session.prompt:
+                self._looks.after(session)
+            if session.trusted and len(entries) <= self._rows_max:
+                path.give(session, waiter, entries, lsn)
+            else:
+                server.give_unplain(session, waiter, entries, lsn)
+            answered.append(session)
+        self._given.clear()
+        line = self._looks.line
+        if line:
+            self._due = min(self._due, line[0][0])
+        if server.held is None:
+            path.announce(answered)
+        else:
+            server.held.add(answered)  # they wait for standbys
+        if sessions.gone:
+            sessions.close_gone()

@@ -1,0 +1,28 @@
+from omq.fast.columns cimport Columns
+from omq.fast.limited_keys cimport Keys
+
+cdef unsigned int _READY, _IN_GROUP, _PRIORITIES, _KEYED
+cdef Py_ssize_t _AT, _ID, _NUMBER, _KNOWN_MAX, _WAITING, _RETURNED
+
+cdef class Rings:
+    cdef object _core, _groups
+    cdef Columns _c
+    cdef Keys _limits
+    cdef unsigned long long[::1] _keys
+    cdef unsigned int[::1] _numbers, _after, _before
+    cdef dict _fronts, _behind, _known, _numbered, _candidates
+    cdef unsigned int number
+    cdef Py_ssize_t _whole
+    cdef unsigned long long key(self, object payload, Py_ssize_t at) except? 0
+    cdef bint join(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,
+                   unsigned long long key, unsigned int number) except -1
+    cdef Py_ssize_t leave(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue) except -2
+    cdef int follow(self, Py_ssize_t entry, unsigned int queue) except -1
+    cdef int _ready(self, Py_ssize_t queue, Py_ssize_t entry) except -1
+    cdef bint detach(self, Py_ssize_t entry, unsigned int queue) except -1
+    cdef int _take_turn(self, Py_ssize_t entry, unsigned int queue) except -1
+    cdef object _group(self, unsigned int queue, unsigned long long key)
+    cdef int _count(self, unsigned int queue, long long change) except -1
+    cdef Py_ssize_t behind(self, Py_ssize_t queue) except -1
+    cdef Py_ssize_t top(self, Py_ssize_t queue) except? -1
+    cdef int pop(self, Py_ssize_t queue) except -1

@@ -1,0 +1,187 @@
+"""Messages of groups (core.engine.groups): whose turn it is, and the lanes of those that came back
+or took a late turn.
+
+Rings, fronts, counts and lanes are the engine's own, so it and this may take turns as they like.
+Numbers are counted by the engine, where a group has some. A group's key is the hash of its id; ids
+met lately are known by theirs.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import Any
+
+from omq.base import limits
+from omq.base import shim as cython
+from omq.core.engine.groups import GROUPED
+from omq.core.engine.state import Core
+from omq.fast.columns import Columns
+from omq.fast.limited_keys import Keys
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
+
+_AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT - GROUP_AT, 1 << 17
+_READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
+_KEYED = int(QueueFlag.KEYED)
+_WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)
+_POP = heappop
+assert _NUMBER >= _ID
+
+
+class Rings:
+    """See the module."""
+
+    def __init__(self, core: Core, columns: Columns, keys: Keys) -> None:
+        self._core, self._c, self._groups = core, columns, core.groups
+        self._limits = keys
+        core.groups.begin()
+        self._keys, self._numbers = core.groups.keys, core.groups.numbers
+        self._after, self._before = core.groups.after, core.groups.before
+        self._fronts, self._behind = core.groups.fronts, core.groups.waiting
+        self._numbered, self._candidates = core.groups.numbered, core.groups.candidates
+        self._known: dict[bytes, int] = {}  # keys of group ids
+        self.number = 0  # in its group, of the message whose key was asked for last
+        self._whole = -1  # the front of the group that a message left last, if it may be whole now
+
+    def key(self, payload: Any, at: cython.Py_ssize_t) -> cython.ulonglong:
+        """The key of the group that a payload's descriptor, from `at` on, names, and its `number`;
+        0: it has no whole descriptor. They are read once: a client may write there meanwhile."""
+        said: bytes = bytes(payload[at + _AT : at + _AT + _NUMBER + 4])
+        if len(said) < _NUMBER + 4:
+            return 0
+        group = said[:_ID]
+        self.number = said[_NUMBER] | said[_NUMBER + 1] << 8 | said[_NUMBER + 2] << 16
+        self.number |= cython.cast(cython.uint, said[_NUMBER + 3]) << 24
+        found = self._known.get(group)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = self._known[group] = id_hash(group)
+        key: cython.ulonglong = found
+        return key
+
+    def join(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint,
+             key: cython.ulonglong, number: cython.uint) -> cython.bint:
+        """As Groups.born and arrive, and the count of what must wait. Has it the turn?"""
+        self._keys[slot], self._numbers[slot] = key, number
+        self._c.m_flags[slot] |= _IN_GROUP
+        group = self._group(queue, key)
+        first: cython.Py_ssize_t
+        last: cython.uint
+        front = self._fronts.get(group)
+        turn: cython.bint = front is None
+        if front is None:
+            self._fronts[group] = entry
+            self._after[entry] = self._before[entry] = entry
+        else:
+            first = front
+            last = self._before[first]
+            self._after[last] = self._before[first] = entry
+            self._before[entry], self._after[entry] = last, first
+            self._count(queue, 1)
+        if number or (self._numbered and group in self._numbered):
+            self._groups.count(entry, group, 1)
+        return turn
+
+    def leave(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint
+              ) -> cython.Py_ssize_t:
+        """As Groups.leave, of one that was handed out; the READY one behind it that has the turn
+        now, -1: there is none. `follow` must be told of it."""
+        group = self._group(queue, self._keys[slot])
+        following: cython.uint = self._after[entry]
+        last: cython.uint = self._before[entry]
+        front: cython.Py_ssize_t = self._fronts[group]
+        numbered: cython.bint = bool(self._numbered) and group in self._numbered
+        found: cython.Py_ssize_t = -1
+        if following == entry:
+            del self._fronts[group]
+        else:
+            self._after[last], self._before[following] = following, last
+            if front == entry:
+                self._fronts[group] = following
+                if self._c.e_state[following] == _READY:
+                    found = following
+        self._whole = -1
+        if numbered:
+            self._groups.count(entry, group, -1)
+            if group in self._candidates.get(queue, ()):
+                self._whole = self._fronts[group]
+        return found
+
+    def follow(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """What `leave` has found takes its turn, and who waits for a whole group looks if that is
+        one now."""
+        if entry >= 0:
+            self._take_turn(entry, queue)
+        if self._whole >= 0:
+            self._ready(queue, self._whole)
+
+    def _ready(self, queue: cython.Py_ssize_t, entry: cython.Py_ssize_t) -> None:
+        """As Core.is_ready."""
+        self._core.runnable.add(queue)
+        watched = self._core.watched
+        if watched and queue in watched:
+            watched[queue].append(entry)
+
+    def detach(self, entry: cython.Py_ssize_t, queue: cython.uint) -> cython.bint:
+        """As Lanes.detach, of a member that has not the turn. False: it has."""
+        group = self._group(queue, self._keys[self._c.e_message[entry]])
+        if self._fronts[group] == entry:
+            return False
+        self._count(queue, -1)
+        return True
+
+    def _take_turn(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """As Core._take_turn."""
+        c = self._c
+        self._count(queue, -1)
+        chain: cython.Py_ssize_t = queue * _PRIORITIES + c.e_priority[entry]
+        tail: cython.uint = c.q_tail[chain]
+        if c.q_flags[queue] & _KEYED:
+            self._limits.enter(entry, queue)
+        elif not c.e_attempts[entry] and (
+                not tail or c.e_sequence[tail - 1] < c.e_sequence[entry]):
+            c.link(entry, chain)
+        else:
+            self._core.into_lane(entry, queue)
+        self._ready(queue, entry)
+
+    def _group(self, queue: cython.uint, key: cython.ulonglong) -> Any:
+        """As Groups.of."""
+        number: Any = queue
+        return number << 64 | key
+
+    def _count(self, queue: cython.uint, change: cython.longlong) -> None:
+        """As Groups.waits."""
+        count = self._behind.get(queue, 0) + change
+        self._c.counters[_WAITING] += change
+        if count:
+            self._behind[queue] = count
+        else:
+            del self._behind[queue]
+
+    def behind(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """READY entries of a queue that wait for the one before them."""
+        if not self._c.counters[_WAITING]:
+            return 0
+        count: cython.Py_ssize_t = self._behind.get(queue, 0)
+        return count
+
+    def top(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """As Lanes.lane_top, the entry; -1: there is none."""
+        c, lane = self._c, self._core.lanes.get(queue)
+        entry: cython.Py_ssize_t
+        sequence: cython.ulonglong
+        while lane:
+            _, sequence, entry = lane[0]
+            if (c.e_state[entry] == _READY and c.e_sequence[entry] == sequence
+                    and c.e_queue[entry] == queue and not c.e_prev[entry] and not c.e_next[entry]
+                    and c.q_head[queue * _PRIORITIES + c.e_priority[entry]] != entry + 1):
+                return entry
+            self.pop(queue)
+        return -1
+
+    def pop(self, queue: cython.Py_ssize_t) -> None:
+        """As Lanes.lane_pop."""
+        _POP(self._core.lanes[queue])
+        self._c.counters[_RETURNED] -= 1

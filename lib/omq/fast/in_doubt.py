@@ -1,0 +1,165 @@
+"""Units of work in two phases, as core.engine.in_doubt: PREPARE of what one request says, and the
+RESOLVE that commits. What is taken and put is plain, as omq.fast.done and omq.fast.put have it, and
+all of it persistent; new messages of a group, and a backout, are the engine's. So is the message
+that stands for the unit, in both phases: it is one for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import shim as cython
+from omq.base.errors import OmqError
+from omq.core.engine.groups import GROUPED
+from omq.core.engine.in_doubt import InDoubt
+from omq.core.engine.state import Core, Party
+from omq.core.engine.unit_facts import payload_of
+from omq.fast.columns import Columns
+from omq.fast.done import Dones
+from omq.fast.frames import Frames
+from omq.fast.limited_keys import Keys
+from omq.fast.put import Puts
+from omq.fast.request import Request
+from omq.format.index import Counter, EntryState, QueueFlag
+from omq.format.journal import FRAME, FrameType
+from omq.format.wire import SETTLE
+
+_SETTLE, _FRAME, _PUTS = SETTLE.size, FRAME.size, int(Counter.PUTS)
+_COMMIT, _IN_GROUP = int(FrameType.COMMIT), GROUPED
+_READY, _PREPARED, _KEYED = (int(EntryState.READY), int(EntryState.PREPARED),
+                             int(QueueFlag.KEYED))
+
+
+class Doubts:
+    """See the module. `plane`: ipc.server.units."""
+
+    def __init__(self, core: Core, columns: Columns, frames: Frames, puts: Puts, dones: Dones,
+                 keys: Keys, in_doubt: InDoubt, plane: Any) -> None:
+        self._core, self._c, self._frames, self._puts, self._dones = (
+            core, columns, frames, puts, dones)
+        self._limits, self._in_doubt, self._plane = keys, in_doubt, plane
+
+    def prepare(self, r: Request, session: Any, party: Party) -> cython.bint:
+        """A PREPARE; the QPoolId of the unit's message is the answer."""
+        taken: cython.Py_ssize_t = r.parts
+        count: cython.Py_ssize_t = r.count
+        heads: cython.Py_ssize_t = _SETTLE * taken
+        payloads: cython.Py_ssize_t = heads + _FRAME * count
+        name: cython.Py_ssize_t = payloads
+        wanted: cython.longlong = r.want
+        ends: cython.bint = count == 0
+        number: cython.uint
+        area = session.request
+        name += r.length
+        if (name + r.queue > len(area) or session.queue or session.waiter is not None
+                or not taken + count or r.argument != taken or wanted != count
+                or party.active != taken
+                or not self._plane.is_small(taken + count, (taken + count) * _FRAME + r.length)):
+            return False
+        bodies = area[payloads:name]
+        if ((taken and not (self._dones.all_of(area[:heads], taken, party)
+                            and self._dones.last(taken)))
+                or (count and not (self._puts.several(area[heads:payloads], count, bodies, session,
+                                                      party) and self._puts.last()))
+                or not self._puts.room(1 + count)):
+            return False
+        try:
+            facts = self._plane.facts(session, area[name : name + r.queue], taken, count)
+            self._in_doubt.check(facts, party)
+        except OmqError:
+            return False  # the engine says so, in its order
+        own = payload_of(facts)
+        if not self._frames.fits(1 + taken + count, r.length + len(own)):
+            return False
+        if count:
+            self._puts.place(count, party, bodies)
+        # from here on nothing can fail
+        session.sequence = r.sequence
+        unit = self._in_doubt.begin(party, facts, own, r.sequence)
+        number = unit.number
+        self._frames.open(party)
+        self._frames.unit = self._frames.first_lsn + self._frames.count - 1
+        self._frames.reason = number
+        if taken:
+            self._dones.prepare(taken, r.sequence, ends, number, party, unit.entries)
+        if count:
+            self._puts.put(count, party, bodies, r.sequence)
+            for slot in self._core.block.puts[-count:]:
+                unit.entries.append(self._c.m_first[slot] - 1)
+        self._frames.unit = self._frames.reason = 0
+        self._frames.close()
+        return True
+
+    def commit(self, r: Request, session: Any, party: Party) -> cython.ulonglong:
+        """A RESOLVE that commits; the QPoolId of the unit's message is the answer, 0: it is not
+        plain."""
+        if not r.want:
+            return 0
+        try:
+            said = self._plane.text(session.request[: r.length])
+        except OmqError:
+            return 0
+        unit = self._in_doubt.find(said, party)
+        if unit is None or unit.own < 0:
+            return 0
+        entries: list[Any] = unit.entries
+        count: cython.Py_ssize_t = len(entries)
+        taken: cython.Py_ssize_t = self._took(entries, unit.number)
+        lsn: cython.ulonglong
+        ends: cython.bint = False
+        i: cython.Py_ssize_t
+        if (taken < 0 or not self._dones.of_unit(entries, taken, unit.number)
+                or not self._frames.fits(2 + count, 0)):
+            return 0
+        # from here on nothing can fail
+        session.sequence = r.sequence
+        self._frames.open(party)
+        lsn = self._frames.first_lsn + self._frames.count
+        self._frames.unit = lsn
+        if taken:
+            self._dones.finish(taken, r.sequence, ends, party)
+        for i in range(taken, count):
+            self._appear(entries[i], r.sequence)
+        self._c.counters[_PUTS] += count - taken
+        self._frames.unit = 0
+        self._frames.close()
+        self._in_doubt.close(unit, party, r.sequence, lsn)
+        qpool: cython.ulonglong = unit.qpool
+        return qpool
+
+    def _took(self, entries: list[Any], number: cython.uint) -> cython.Py_ssize_t:
+        """How many it took, which stand first; behind them is what it puts. -1: one of those is of
+        a group, or the engine's for its limits."""
+        c = self._c
+        taken: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = len(entries)
+        i: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        while taken < count and c.e_attempts[entries[taken]]:
+            taken += 1
+        for i in range(taken, count):
+            entry = entries[i]
+            if (c.e_attempts[entry] or c.e_state[entry] != _PREPARED or c.e_until[entry] != number
+                    or c.m_flags[c.e_message[entry]] & _IN_GROUP
+                    or (c.q_flags[c.e_queue[entry]] & _KEYED
+                        and not self._limits.flat(c.e_queue[entry]))):
+                return -1
+        return taken
+
+    def _appear(self, entry: cython.Py_ssize_t, sequence: cython.ulonglong) -> None:
+        """As unit_ends.commit_entry and Core.back, of what was put."""
+        c, core = self._c, self._core
+        slot: cython.Py_ssize_t = c.e_message[entry]
+        queue: cython.uint = c.e_queue[entry]
+        c.m_lsn[slot] = self._frames.frame(
+            _COMMIT, c.e_priority[entry], c.m_flags[slot] & 1, queue, 0, c.m_qpool[slot],
+            c.m_size[slot], 0, 0, self._frames.payload_bytes, c.m_file[slot], c.m_record[slot], 0,
+            0, sequence, 0, 0)
+        c.e_state[entry] = _READY
+        c.q_ready[queue] += 1
+        c.e_until[entry] = 0
+        c.e_next[entry] = c.e_prev[entry] = 0
+        if core.times.over:
+            core.times.seen(slot)
+        core.into_lane(entry, queue)
+        core.is_ready(queue, entry)

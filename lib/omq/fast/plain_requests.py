@@ -1,0 +1,199 @@
+"""One request after the other: which of the plain ones it is, if it is one, and the replies behind
+the commit. As RequestServer.handle and release, on the same lists of replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omq.base import shim as cython
+from omq.core.engine.engine import Engine
+from omq.core.engine.state import IDEL
+from omq.core.engine.waiting import FOREVER
+from omq.fast.columns import Columns
+from omq.fast.done import Dones
+from omq.fast.frames import Frames
+from omq.fast.give import Gives
+from omq.fast.groups import Rings
+from omq.fast.in_doubt import Doubts
+from omq.fast.limited_keys import Keys
+from omq.fast.move import Moves
+from omq.fast.put import Puts
+from omq.fast.reply import Replies
+from omq.fast.request import Request
+from omq.fast.requester_put import Asks
+from omq.fast.unit import Units
+from omq.format.wire import Key, Operation
+
+_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _RESOLVE = (
+    int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
+    int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT),
+    int(Operation.ASK), int(Operation.PREPARE), int(Operation.RESOLVE))
+_CORRELATION, _MESSAGE_ID, _GROUP, _IDEL = (
+    int(Key.CORRELATION), int(Key.MESSAGE_ID), int(Key.GROUP), IDEL)
+
+
+class Path:
+    """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
+    (ipc.server.reader_notes); `done`: answers that wait for the commit, (session, request, count,
+    QPoolId) each; `begun`: what was put and waits on, (session, request, QPoolId) each; `taken`:
+    requests so far; `units`: ipc.server.units."""
+
+    def __init__(self, engine: Engine, columns: Columns, sessions: dict[int, Any], looks: Any,
+                 done: list[Any], begun: list[Any], epoch: int, batch_max: int, units: Any) -> None:
+        core = engine.core
+        self._begun = begun
+        self._core, self._sessions, self._done, self._batch_max = core, sessions, done, batch_max
+        self._looks = looks
+        self._c, self._frames = columns, Frames(core.block)
+        self._request = Request()
+        self._keys = keys = Keys(core, self._c)
+        rings = Rings(core, self._c, keys)
+        self._puts = Puts(core, self._c, self._frames, rings, keys)
+        self._dones = Dones(core, self._c, self._frames, rings, keys)
+        self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
+        self._doubts = Doubts(core, self._c, self._frames, self._puts, self._dones, keys,
+                              engine.in_doubt, units)
+        self._moves = Moves(core, self._frames, self._puts, self._dones)
+        self._asks = Asks(core, self._frames, self._puts, self._dones)
+        self._gives = Gives(engine, self._c, self._frames, rings, keys)
+        self._replies = Replies(self._c, epoch)
+        self.taken = 0
+
+    def handle(self, raw: bytes) -> cython.bint:
+        """Carry out a plain request. False: it is none, and nothing has changed. SpoolFull,
+        DiskError: it is refused, as the engine would, and nothing but its number was taken."""
+        r = self._request
+        self._keys.forget()
+        if not r.read(raw):
+            return False
+        session = self._sessions.get(r.client)
+        if session is None:
+            return False
+        party = session.party
+        if (r.token != session.token or r.sequence <= session.sequence or not party.owns
+                or r.length > len(session.request)):
+            return False
+        self._c.r_request[party.slot] = self._core.now_ns
+        qpool: cython.ulonglong = 0
+        count: cython.uint = r.count
+        if r.operation == _NEXT or r.operation == _GET:
+            if not self._next(r, session, party):
+                return False
+            if r.want:
+                self.taken += 1
+                return True
+            count = 0
+        elif r.operation == _TAKE:
+            left: cython.Py_ssize_t = self._units.left(r, session, party)
+            if not left or not self._gives.plain(r, session, self._batch_max):
+                return False
+            self._gives.wait(r, session, party, min(left, self._batch_max), r.queue, 0, 0, 0)
+            self.taken += 1
+            return True
+        elif r.operation == _ASK:
+            return self._ask(r, session, party)
+        elif r.operation == _MOVE and r.want:
+            return self._move_and_next(r, session, party)
+        elif r.operation == _SETTLE:
+            if session.noted or not self._dones.settle(r, session, party):
+                return False
+            self._looks.after(session)
+        else:
+            qpool = self._core.next_qpool
+            if r.operation == _COMMIT:
+                if session.noted or not self._units.commit(r, session, party):
+                    return False
+                if not count:
+                    qpool = 0
+            elif r.operation == _PREPARE:
+                if session.noted or not self._doubts.prepare(r, session, party):
+                    return False
+            elif r.operation == _RESOLVE:
+                count, qpool = 1, self._doubts.commit(r, session, party)
+                if not qpool:
+                    return False
+            elif r.operation == _MOVE:
+                if session.noted or not self._moves.reply(r, session, party):
+                    return False
+            elif r.operation == _PUT:
+                count = 1
+                if not self._puts.one(r, session, party):
+                    return False
+            elif r.operation != _PUT_MANY or not self._puts.many(r, session, party,
+                                                                 self._batch_max):
+                return False
+        self.taken += 1
+        self._done.append((session, r.sequence, count, qpool))
+        return True
+
+    def _next(self, r: Request, session: Any, party: Any) -> cython.bint:
+        """Settlements, and the wait behind them."""
+        if session.noted:  # a look has carried out some of it
+            return False
+        by: cython.uint = 0
+        if r.operation == _GET:
+            by = r.flags
+            if session.queue == _IDEL or (by != _GROUP and (
+                    (by != _CORRELATION and by != _MESSAGE_ID) or not r.correlation)):
+                return False
+        if r.want and not (session.queue and self._gives.plain(r, session, self._batch_max)):
+            return False
+        if (r.count or not r.want) and not self._dones.settle(r, session, party):
+            return False
+        if r.want:
+            self._gives.wait(r, session, party, self._batch_max, session.queue, by, r.correlation,
+                             0)
+        return True
+
+    def _ask(self, r: Request, session: Any, party: Any) -> cython.bint:
+        """A request, and the wait for its reply."""
+        qpool: cython.ulonglong = self._core.next_qpool
+        if (session.noted or not session.queue
+                or not self._gives.plain(r, session, self._batch_max)
+                or not self._asks.ask(r, session, party, self._batch_max)):
+            return False
+        self._begun.append((session, r.sequence, qpool))
+        self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,
+                         self._asks.key(qpool), qpool)
+        self.taken += 1
+        return True
+
+    def _move_and_next(self, r: Request, session: Any, party: Any) -> cython.bint:
+        """A reply, and the wait for the next request."""
+        qpool: cython.ulonglong = self._core.next_qpool
+        if (session.noted or not session.queue
+                or not self._gives.plain(r, session, self._batch_max)
+                or not self._moves.reply(r, session, party)):
+            return False
+        self._begun.append((session, r.sequence, qpool))
+        self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)
+        self.taken += 1
+        return True
+
+    def dispatch(self, given: list[Any]) -> cython.bint:
+        """Messages to waiting readers; (waiter, entries) each is added to `given`. False: some were
+        handed out by the engine."""
+        return self._gives.dispatch(given)
+
+    def soonest(self) -> cython.longlong:
+        """The first time-out of the waits since this was asked."""
+        found: cython.longlong = self._gives.soonest
+        self._gives.soonest = FOREVER
+        return found
+
+    def answer(self, answered: list[Any], lsn: cython.ulonglong) -> None:
+        """Replies to what was carried out and needs no rows; who got one is added to `answered`."""
+        now: cython.longlong = self._core.now_ns
+        for session, sequence, count, qpool in self._done:
+            if not session.gone:
+                self._replies.answer(session, sequence, count, qpool, lsn, now)
+                answered.append(session)
+        self._done.clear()
+
+    def give(self, session: Any, waiter: Any, entries: list[Any], lsn: cython.ulonglong) -> None:
+        """The reply with these hand-outs, for one that reads the spool's files itself."""
+        self._replies.given(session, waiter.sequence, entries, waiter.put, lsn, self._core.now_ns)
+
+    def announce(self, answered: list[Any]) -> None:
+        """Wake them."""
+        self._replies.announce(answered)
