@@ -7,23 +7,24 @@ engine's way with untouched bytes. Once it begins to change something nothing ca
 the engine stays the reference, and both may take turns with each request: the room keeps no state
 of its own, all numbers lie in the engine's objects and in the tables.
 
-    request   the numbers of a request           columns   the tables, as C sees them
-    put       one message, a batch, several      frames    frames of the block under construction
-    births    what each of these does            records   pool slots of a message
-    done      settlements, and the wait behind   rings     groups, and return lanes
-    ends      what each of these does            keys      limits of work, without rates
-    values    properties of payloads
-    move      a reply: one ends, one is put      reply     replies, and their announcement
-    unit      a unit of work in one request      journal   the block, written and synced
-    give      hand-outs to waiting readers       find      hand-outs to who waits for an id
-    intake    requests off the queue             attempts  what each hand-out does
-    path      which of these a request is
-    turn      a group from its requests to its replies, and when time alone brings one
+    request         the numbers of a request       columns       the tables, as C sees them
+    put             one message, a batch, several  frames        frames of the block being made
+    births          what each of these does        records       pool slots of a message
+    done            settlements, the wait after    groups        groups, and return lanes
+    settled         what each of these does        limited_keys  limits of work, without rates
+    values          properties of payloads         in_doubt      units of work in two phases
+    move            a reply: one ends, one is put  reply         replies, and their announcement
+    requester_put   a request, after what it had   journal       the block, written and synced
+    unit            a unit of work in one request  find_by_id    hand-outs to who waits for an id
+    give            hand-outs to waiting readers   attempts      what each hand-out does
+    intake          requests off the queue
+    plain_requests  which of these a request is
+    group_commit    a group from its requests to its replies, and when time alone brings one
 
 and for clients, who import no engine:
 
-    asking    a request down to the kernel       batch     bodies as a PUT_MANY carries them
-    handed    messages in a reader's hands       note      what it has in work, for its manager
+    client_request   a request down to the kernel   batch        bodies as a PUT_MANY carries them
+    handed_messages  messages in a reader's hands   reader_note  what it does, for its manager
 
 and AMQP 1.0 (omq.amqp, amqp.server), which imports neither:
 
@@ -54,7 +55,7 @@ from importlib import import_module
 from omq.base import form
 from omq.base.errors import ConfigError
 
-CLIENT = ("asking", "batch", "handed", "note")
+CLIENT = ("client_request", "batch", "handed_messages", "reader_note")
 """The modules that clients need, which import nothing of the engine. Of the others a build that has
 these is as good: they were made together."""
 

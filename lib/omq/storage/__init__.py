@@ -5,7 +5,7 @@
     journal_scan, _reader    what is valid, torn or damaged: in one file, in the whole journal
     journal_follower         what is new, for pool.writer
     pool, pool_scan          checkpoints through the double-write file; records in bulk
-    slots, control           which slot a message gets; poolctrl
+    slots, poolctrl          which slot a message gets; poolctrl
     store, volatile          bodies that outlive their journal file; bodies that are never synced
     payloads, containers     read any body; one file for each large message
     spool                    make, open and lock a spool
