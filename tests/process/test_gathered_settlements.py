@@ -7,15 +7,14 @@ import pytest
 from omq.base.limits import REASON_BYTES_MAX
 from omq.fast.handed_messages import PROMPT_S
 from omq.format.wire import NOTE_TEXT_BYTES
-from tests.process.instance import Instance
+from tests.process.operator_world import Instance
 
 
 @pytest.mark.parametrize("gathers", [True, False])
 def test_what_is_gathered_travels_with_the_next_request(
-        omq_instance: Instance, *, gathers: bool,
-        monkeypatch: pytest.MonkeyPatch) -> None:
+        live: Instance, *, gathers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though it is late: who gathers asks for more at once, or looks to it by `prompt`."""
-    with omq_instance.connect("takes") as native:
+    with live.connect("takes") as native:
         native.put_many("A", [b"%d" % number for number in range(5)])
         with native.reader("A") as reader:
             some = reader.next(3, timeout_s=0)
@@ -36,10 +35,10 @@ def test_what_is_gathered_travels_with_the_next_request(
             assert [each.body for each in reader.next(5, timeout_s=0)] == [b"3", b"4"]
 
 
-def test_a_note_that_is_full_is_sent_whoever_gathers(omq_instance: Instance) -> None:
+def test_a_note_that_is_full_is_sent_whoever_gathers(live: Instance) -> None:
     """A settlement that is neither noted nor sent would be unknown when its reader dies."""
     count = 2 + NOTE_TEXT_BYTES // REASON_BYTES_MAX
-    with omq_instance.connect("takes") as native:
+    with live.connect("takes") as native:
         native.put_many("A", [b"x"] * count)
         with native.reader("A") as reader:
             some = reader.next(count, timeout_s=0)
