@@ -608,7 +608,7 @@ def beside(mutant: Mutant, folder: Path) -> str:
     mutate(folder, mutant)
     name = Path(mutant.file).stem
     module = two_ways.source(folder, name)
-    return two_rings.parting(module) if name == "rings" else two_ways.parting(module)
+    return two_rings.parting(module) if name == "groups" else two_ways.parting(module)
 
 
 def _as_it_is(root: Path, usual: list[int]) -> int:
