@@ -194,6 +194,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     rows["attempt"] = attempts
     rows["qpool"] = v["m_qpool"][slots]
     rows["size"] = v["m_size"][slots]
+    rows["offset"] = block.payload_bytes
     rows["client"], rows["pid"], rows["uid"] = party.client, party.pid, party.uid
     rows["file"] = v["m_file"][slots]
     rows["record"] = v["m_record"][slots]
