@@ -256,8 +256,7 @@ class Gives:
                 break
             keys.take(entry)
             self._attempts.hand(
-                entry, queue, reader, sequence, frames.payload_bytes,
-                _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
+                entry, queue, reader, sequence, frames.payload_bytes, _OUT_OF_TURN, now)
             keys.taken()
             if c.e_submitted[entry] != since:
                 if alike:
