@@ -56,9 +56,6 @@ MUTANTS: Final = (
            "    known.batches.append(Batch(number, files))\n    lake.publish(known)\n"
            '    say(f"batch {number}: messages and stays are written")\n    known.batches.pop()\n',
            (DISTURBED, "killed and messages")),
-    Mutant("files are known as told when they are read", "manifest.py",
-           "        return {number for batch in self.batches for number in batch.files}",
-           "        return {*self.files}", (DISTURBED, "killed and read")),
     # the clock
     Mutant("who ended last is said by the clock", "lifecycle.py",
            'F.max_by("last_ns", "last_lsn").alias("before_ns")',

@@ -3,6 +3,7 @@ one directory, batch by batch; and what DuckDB has otherwise is written as Spark
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -100,6 +101,16 @@ def test_memory_says_how_many_are_few(memory: str, frames: int) -> None:
     later = Later(no_session, memory=memory)
     assert later.is_few(frames - 1) and not later.is_few(frames)
     assert not Later(no_session, few_frames=0, memory=memory).is_few(0), "never"
+
+
+@pytest.mark.parametrize(("memory", "threads"), [("64m", 2), ("256m", 8), ("1g", 32), ("8g", 64),
+                                                 ("16m", 1)])
+def test_threads_are_as_many_as_memory_has_buffers_for(memory: str, threads: int,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    session = Session(memory)
+    assert session.table("SELECT current_setting('threads') AS n").to_pylist() == [{"n": threads}]
+    session.close()
 
 
 @pytest.mark.parametrize(("memory", "frames", "least"), [
