@@ -35,6 +35,7 @@ SAID: Final = {
     "omqdump -e 'M QUEUE OTHER --where queue=QUEUE --yes'": "move to B",
     "omhold -q QUEUE": "A is held",
     "omrelease -q QUEUE": "A is released",
+    "omq queue alter QUEUE rate=5/min": "",
     "omq conf --changed": "journal_file_bytes",
     "omq conf --show": "journal_page_bytes = 4 KiB",
     "omstat -a": "Queue Manager",
@@ -101,6 +102,7 @@ def test_the_commands_answer(lively: tuple[Instance, str]) -> None:
             (b"ready", EntryState.READY), (b"later", EntryState.READY)]
         assert not list(connection.browse("A"))
         assert [each.body for each in connection.browse("BAD")] == [b"bad"]
+        assert connection.queues.show("A").keys["rate"] == "5/min"
 
 
 def test_a_backup_is_put_back(omq_instance: Instance, tmp_path: Path) -> None:
