@@ -13,6 +13,8 @@ from typing import Final
 import pytest
 
 NO_JAVA: Final = "no java: apt-get install default-jre-headless"
+NO_ETCD: Final = "no etcd: apt-get install etcd-server (it need not be enabled)"
+NO_HOSTS: Final = "no network namespaces, or no ip and nsenter: root is needed"
 NO_TERMINAL: Final = "no pseudo terminals: /dev/pts is not mounted here"
 
 
@@ -32,6 +34,15 @@ def _terminal() -> bool:
 java = pytest.mark.skipif(not _java(), reason=NO_JAVA)
 """Also where the test starts a process that needs one."""
 terminal = pytest.mark.skipif(not _terminal(), reason=NO_TERMINAL)
+
+
+etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason=NO_ETCD)
+
+
+def need_hosts() -> None:
+    """Hosts with a network of their own."""
+    if os.geteuid() or not (shutil.which("ip") and shutil.which("nsenter")):
+        pytest.skip(NO_HOSTS)
 
 
 def need_java() -> None:

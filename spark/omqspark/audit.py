@@ -11,33 +11,39 @@ as a whole: look at the damage first.
 What is judged ends with the last file in the tables (`data_to`). `not_judged` says what was left
 out and why: "clean" is said of the rest only. What is wrong with files was found when they were
 read, and comes from the manifest; files that could not be read are looked at again. Messages that
-had ended at the last audit are not looked at again (audited.py).
+had ended at the last audit are not looked at again (audited.py). More than memory has room for is
+looked at in steps, without Spark (audit_steps.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-
 from omq.base.clock import NS_PER_S
 from omq.format.archive import ArchiveHeader
 from omqtools.omqspark import parquet, plan
-from omqtools.omqspark.audited import Audited, Basis, earlier
-from omqtools.omqspark.engine import F
+from omqtools.omqspark.audited import (
+    EXAMPLES_MAX,
+    Audited,
+    Basis,
+    Judged,
+    earlier,
+    judged,
+    some_of,
+)
 from omqtools.omqspark.findings import lost, message_findings, out_of_order
-from omqtools.omqspark.ids import SCHEMA, Ids, ids
+from omqtools.omqspark.ids import SCHEMA, ids
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Manifest, missing
 from omqtools.omqspark.options import FAIL_ON
-from omqtools.omqspark.pool import beside
+from omqtools.omqspark.pool import Beside, beside
+from omqtools.omqspark.session import Later
 
 KINDS: Final = FAIL_ON
-EXAMPLES_MAX: Final = 100
 ATTEMPTS_MAX: Final = 3
 Finding = dict[str, Any]
 
@@ -82,59 +88,74 @@ def passed_over(known: Manifest, archive: str) -> tuple[list[Finding], list[int]
     return found, waiting
 
 
-def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = ATTEMPTS_MAX
-          ) -> dict[str, Any]:
-    """The verdict: counts by kind, examples, what was judged, and what not."""
+def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = ATTEMPTS_MAX,
+          say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """The verdict: counts by kind, examples, what was judged, and what not. `say` is told how far
+    one is that goes in steps."""
     known = lake.known()
-    before = earlier(lake, known, attempts_max)
-    with lake.told_by(_frames(lake, known, before)):
-        basis = Basis(lake, known, before)
-        if not basis.comes_back:
-            return _judged(lake, archive, known, before, basis, pool)
-    before = Audited(attempts_max)
-    with lake.told_by(_frames(lake, known, before)):
-        return _judged(lake, archive, known, before, Basis(lake, known, before), pool)
-
-
-def _judged(lake: Lake, archive: str, known: Manifest, before: Audited, basis: Basis,
-            pool: Path | None) -> dict[str, Any]:
     with ids(lake) if pool is not None else nullcontext() as keep:
-        return _with_ids(lake, archive, known, before, basis, pool, keep)
+        there: str | None = None
+        beside_it = Beside()
+        if pool is not None and keep is not None:
+            last = max((record.last_lsn for record in known.files.values()), default=0)
+            beside_it = beside(pool, bytes.fromhex(known.uuid), max(known.files), last, keep)
+            keep.close()
+            there = None if beside_it.unknown else keep.where
+        found = None
+        for before in (earlier(lake, known, attempts_max), Audited(attempts_max)):
+            found = _judged(lake, known, before, there, beside_it.checkpoint, say)
+            if found is not None:
+                break
+    assert found is not None, "what looks at everything looks at nothing twice"
+    unknown = beside_it.unknown if pool is not None else "no --pool was given"
+    found.now.keep(lake)
+    return _verdict(known, archive, found, unknown, pool=pool is not None)
 
 
-def _with_ids(lake: Lake, archive: str, known: Manifest, before: Audited, basis: Basis,
-              pool: Path | None, keep: Ids | None) -> dict[str, Any]:
-    over, waiting = passed_over(known, archive)
-    found, counted = file_findings(known, over)
+def _judged(lake: Lake, known: Manifest, before: Audited, there: str | None,
+            checkpoint: int | None, say: Callable[[str], None]) -> Judged | None:
+    """What messages say; None: everything must be looked at. `there`: a folder of the QPoolIds
+    that are in the pool or ended behind the archive."""
+    frames = _frames(lake, known, before)
+    if isinstance(lake.engine, Later) and lake.engine.in_steps(frames):
+        from omqtools.omqspark.audit_steps import in_steps
+
+        return in_steps(lake, lake.engine, known, before, there, checkpoint, say)
+    with lake.told_by(frames):
+        basis = Basis(lake, known, before)
+        if basis.totals.comes_back:
+            return None
+        rows = message_findings(basis.messages, before.attempts_max).unionByName(
+            out_of_order(basis.lines, basis.before_turns))
+        if there is not None:
+            rows = rows.unionByName(lost(
+                basis.messages, parquet.streamed(lake.spark, there, SCHEMA), checkpoint))
+        final, still = some_of(rows, few=lake.few)
+        return Judged(judged(known, before, basis.totals, final, basis.turns()), basis.totals,
+                      still)
+
+
+def _verdict(known: Manifest, archive: str, found: Judged, unknown: str, *, pool: bool
+             ) -> dict[str, Any]:
+    """`unknown`: why it is not said who is lost; "": it is."""
+    over, later = passed_over(known, archive)
+    findings, counted = file_findings(known, over)
     not_judged = _before(known)
-    if waiting:
-        not_judged["files"] = f"not in the tables yet: {_some(waiting)}; run --incremental"
-    rows = message_findings(basis.messages, before.attempts_max).unionByName(
-        out_of_order(basis.lines, basis.turns))
-    if pool is None or keep is None:
-        not_judged["lost"] = "no --pool was given"
-    else:
-        last = max((record.last_lsn for record in known.files.values()), default=0)
-        pool_state = beside(pool, bytes.fromhex(known.uuid), max(known.files), last, keep)
-        keep.close()
-        if pool_state.unknown:
-            not_judged["lost"] = pool_state.unknown
-        else:
-            there = parquet.streamed(lake.spark, keep.where, SCHEMA)
-            rows = rows.unionByName(lost(basis.messages, there, pool_state.checkpoint))
-    final, still = _told(rows, few=lake.few)
-    now = basis.audited(before, *final)
+    if later:
+        not_judged["files"] = f"not in the tables yet: {_some(later)}; run --incremental"
+    if unknown:
+        not_judged["lost"] = unknown
     counts = dict.fromkeys(KINDS, 0) | counted
-    for each in (now.counts, still[0]):
+    for each in (found.now.counts, found.still.counts):
         for kind, count in each.items():
             counts[kind] += count
     uncertain = any(counts[kind] for kind in ("crc", "replaced", "missing_file", "gap"))
-    now.keep(lake)
+    now, totals = found.now, found.totals
     return {"clean": not any(counts.values()), "counts": counts,
-            "findings": found + now.findings + still[1],
-            "messages": now.ended + basis.open, "ended": now.ended,
-            "puts": now.puts + basis.open_puts, "open": basis.open, "files": len(known.files),
-            "pool": pool is not None, "uncertain": uncertain,
+            "findings": findings + now.findings + found.still.findings,
+            "messages": now.ended + totals.open, "ended": now.ended,
+            "puts": now.puts + totals.open_puts, "open": totals.open, "files": len(known.files),
+            "pool": pool, "uncertain": uncertain,
             "judged": [kind for kind in KINDS if kind not in not_judged],
             "not_judged": not_judged, **_span(known)}
 
@@ -144,22 +165,6 @@ def _frames(lake: Lake, known: Manifest, before: Audited) -> int:
     new = {number for batch in known.batches[len(before.batches):] for number in batch.files}
     return sum(known.files[number].frames for number in new) + parquet.rows_in(
         lake.path("open", known.current))
-
-
-def _told(rows: DataFrame, *, few: bool) -> tuple[tuple[dict[str, int], list[Finding]], ...]:
-    """How many there are of each kind, and some: of what is final, and of what may still change.
-    To keep the rows costs more than to find few of them twice, if there are any at all."""
-    rows = rows if few else rows.persist()
-    counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    for row in rows.groupBy("final", "kind").count().collect():
-        counts[not row["final"]][row["kind"]] = row["count"]
-    out = tuple((each, [
-        row.asDict() for kind in each for row in rows.where(
-            (F.col("kind") == kind) & (F.col("final") == (each is counts[0]))).drop("final")
-        .orderBy("lsn").limit(EXAMPLES_MAX).collect()]) for each in counts)
-    if not few:
-        rows.unpersist()
-    return out
 
 
 def _before(known: Manifest) -> dict[str, str]:

@@ -21,13 +21,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from omqtools.omqspark import columns, parquet
 from omqtools.omqspark.derived import told
 from omqtools.omqspark.engine import F
-from omqtools.omqspark.findings import LINE, chosen, lines
+from omqtools.omqspark.findings import LINE, chosen, in_turn, latest, lines
 from omqtools.omqspark.lake import Lake, lives
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out import AUDITED
@@ -36,6 +39,7 @@ VERSION: Final = 1
 TURNS_MAX: Final = 100_000
 """Lines in which somebody waits; with more of them nothing is kept."""
 FINDINGS_MAX: Final = 1000
+EXAMPLES_MAX: Final = 100
 COMES_BACK: Final = ("duplicated", "resurrected")
 MESSAGES: Final = ("qpool bigint, born_lsn bigint, producer_pid bigint, persistent boolean, "
                    "puts bigint, ends bigint, end_lsn bigint, behind_end_lsn bigint, "
@@ -44,7 +48,7 @@ STAYS: Final = ("qpool bigint, queue int, priority int, arrived_lsn bigint, give
                 "until_s bigint, put_off bigint, gives bigint, first_epoch bigint, "
                 "given_epoch bigint")
 """The columns that are looked at: nothing else is read."""
-_TURN: Final = "queue int, priority int, producer_pid bigint, latest bigint"
+TURN: Final = "queue int, priority int, producer_pid bigint, latest bigint"
 
 
 @dataclass
@@ -82,13 +86,71 @@ def earlier(lake: Lake, known: Manifest, attempts_max: int) -> Audited:
     return Audited(attempts_max)
 
 
+@dataclass(frozen=True)
+class Totals:
+    """Of some messages: how many have ended and with how many puts, how many are open, the lowest
+    and highest QPoolId of a birth (0: none), and whether one comes back (see the module)."""
+
+    ended: int = 0
+    puts: int = 0
+    open: int = 0
+    open_puts: int = 0
+    born_min: int = 0
+    born_max: int = 0
+    comes_back: bool = False
+
+    @classmethod
+    def of(cls, messages: DataFrame, before: Audited) -> Totals:
+        ended, born = F.col("ended") == 1, F.when(F.col("born_lsn").isNotNull(), F.col("qpool"))
+        again = F.col("qpool").between(before.born_min, before.born_max) & ~F.coalesce(
+            F.col("born_lsn") <= before.last_lsn, F.lit(False))  # noqa: FBT003
+        row = messages.agg(
+            F.count_if(ended), F.sum(F.when(ended, F.col("puts"))),
+            F.count_if(~ended), F.sum(F.when(~ended, F.col("puts"))),
+            F.min(born), F.max(born), F.bool_or(again)).first()
+        assert row is not None
+        return cls(*(int(x or 0) for x in row[:6]), comes_back=bool(before.batches and row[6]))
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.ended + other.ended, self.puts + other.puts, self.open + other.open,
+            self.open_puts + other.open_puts,
+            min(filter(None, (self.born_min, other.born_min)), default=0),
+            max(self.born_max, other.born_max), self.comes_back or other.comes_back)
+
+
+def judged(known: Manifest, before: Audited, totals: Totals, final: Told,
+           turns: list[list[int]]) -> Audited:
+    """All that was judged with this."""
+    return Audited(
+        before.attempts_max, [batch.number for batch in known.batches],
+        max((record.last_lsn for record in known.files.values()), default=0),
+        min(filter(None, (before.born_min, totals.born_min)), default=0),
+        max(before.born_max, totals.born_max), before.ended + totals.ended,
+        before.puts + totals.puts, dict(Counter(before.counts) + Counter(final.counts)),
+        [*before.findings, *final.findings][:FINDINGS_MAX], turns)
+
+
+class Told(NamedTuple):
+    """How many findings there are of each kind, and some of them."""
+
+    counts: dict[str, int]
+    findings: list[dict[str, Any]]
+
+
+class Judged(NamedTuple):
+    """What an audit has found in messages: `now` of all that is final, `still` in what is open."""
+
+    now: Audited
+    totals: Totals
+    still: Told
+
+
 class Basis:
     """The rows that an audit looks at: `messages` that ended behind what was judged, and the open
-    ones; `lines`: hand-outs behind it, `turns`: the latest arrivals before these. `open`,
-    `open_puts`: how many; `comes_back`: see the module."""
+    ones; `lines`: hand-outs behind it, `before_turns`: the latest arrivals before these."""
 
     def __init__(self, lake: Lake, known: Manifest, before: Audited) -> None:
-        self._known, self._spark = known, lake.spark
         batches = known.batches[len(before.batches):]
         numbers = [batch.number for batch in batches]
         self.messages = told(lives(lake, "messages", MESSAGES, numbers, known.current),
@@ -97,41 +159,49 @@ class Basis:
         files = [number for batch in batches for number in batch.files]
         given = self._stays.where(F.col("given_lsn") > before.last_lsn)
         events = (lake.rows("bronze", known, files) if files else parquet.rows(
-            self._spark, [], columns.ddl("events")))
-        self.lines = lines(given, self.messages, chosen(events))
-        self.turns = parquet.rows(self._spark, before.turns, _TURN) if before.turns else None
-        ended, born = F.col("ended") == 1, F.when(F.col("born_lsn").isNotNull(), F.col("qpool"))
-        again = F.col("qpool").between(before.born_min, before.born_max) & ~F.coalesce(
-            F.col("born_lsn") <= before.last_lsn, F.lit(False))  # noqa: FBT003
-        row = self.messages.agg(
-            F.count_if(ended), F.sum(F.when(ended, F.col("puts"))),
-            F.count_if(~ended), F.sum(F.when(~ended, F.col("puts"))),
-            F.min(born), F.max(born), F.bool_or(again)).first()
-        assert row is not None
-        self._ended, self._puts, self.open, self.open_puts, *self._born = (
-            int(x or 0) for x in row[:6])
-        self.comes_back = bool(before.batches) and bool(row[6])
+            lake.spark, [], columns.ddl("events")))
+        self.lines = in_turn(lines(given, self.messages), chosen(events))
+        self.before_turns = parquet.rows(
+            lake.spark, before.turns, TURN) if before.turns else None
+        self.totals = Totals.of(self.messages, before)
 
-    def audited(self, before: Audited, counts: dict[str, int], findings: list[dict[str, Any]]
-                ) -> Audited:
-        """All that was judged with this."""
-        records = self._known.files.values()
-        return Audited(
-            before.attempts_max, [batch.number for batch in self._known.batches],
-            max((record.last_lsn for record in records), default=0),
-            min(filter(None, (before.born_min, self._born[0])), default=0),
-            max(before.born_max, self._born[1]), before.ended + self._ended,
-            before.puts + self._puts, dict(Counter(before.counts) + Counter(counts)),
-            [*before.findings, *findings][:FINDINGS_MAX], self._waiting_lines())
-
-    def _waiting_lines(self) -> list[list[int]]:
-        if not self.open:
+    def turns(self) -> list[list[int]]:
+        """Of each line in which somebody waits the latest arrival that was handed out."""
+        if not self.totals.open:
             return []
-        senders = self.messages.select("qpool", "producer_pid")
-        waiting = self._stays.where("ended = 0 AND given_lsn IS NULL").join(senders, "qpool")
-        latest = self.lines.groupBy(*LINE).agg(F.max("arrived_lsn").alias("latest"))
-        if self.turns is not None:
-            latest = latest.unionByName(self.turns).groupBy(*LINE).agg(
-                F.max("latest").alias("latest"))
-        found = latest.join(waiting, list(LINE), "left_semi").limit(TURNS_MAX + 1)
+        found = latest(self.lines, self.before_turns).join(
+            waiting(self._stays, self.messages), list(LINE), "left_semi").limit(TURNS_MAX + 1)
         return [[int(value) for value in row] for row in found.collect()]
+
+
+def waiting(stays: DataFrame, messages: DataFrame) -> DataFrame:
+    """The lines in which somebody waits, any number of times."""
+    return stays.where("ended = 0 AND given_lsn IS NULL").join(
+        messages.select("qpool", "producer_pid"), "qpool").select(*LINE)
+
+
+def some_of(rows: DataFrame, *, few: bool) -> tuple[Told, Told]:
+    """Findings: of what is final, and of what may still change. To keep the rows costs more than to
+    find few of them twice, if there are any at all."""
+    rows = rows if few else rows.persist()
+    counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for row in rows.groupBy("final", "kind").count().collect():
+        counts[not row["final"]][row["kind"]] = row["count"]
+    final, still = (Told(each, [
+        row.asDict() for kind in each for row in rows.where(
+            (F.col("kind") == kind) & (F.col("final") == (each is counts[0]))).drop("final")
+        .orderBy("lsn").limit(EXAMPLES_MAX).collect()]) for each in counts)
+    if not few:
+        rows.unpersist()
+    return final, still
+
+
+def merged(parts: Sequence[Told]) -> Told:
+    """Those of several steps as one."""
+    counts, by_kind = Counter[str](), dict[str, list[dict[str, Any]]]()
+    for part in parts:
+        counts.update(part.counts)
+        for each in part.findings:
+            by_kind.setdefault(each["kind"], []).append(each)
+    return Told(dict(counts), [each for kind in by_kind for each in sorted(
+        by_kind[kind], key=lambda each: int(each["lsn"]))[:EXAMPLES_MAX]])

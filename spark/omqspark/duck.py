@@ -8,6 +8,7 @@ Errors: duckdb.Error (failures.py tells it).
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from itertools import count
@@ -22,6 +23,8 @@ from pyspark.sql.types import Row, StructType
 from omqtools.omqspark.duck_columns import Column, col
 from omqtools.omqspark.duck_text import MACROS, PLAIN, duck, quoted
 
+THREAD_MB: Final = 32
+"""Each thread holds buffers of its own: with more of them memory is too little for any query."""
 UNITS: Final = {"m": "MiB", "g": "GiB"}
 HOW: Final = {"left": "LEFT JOIN", "inner": "JOIN", "left_semi": "SEMI JOIN",
               "left_anti": "ANTI JOIN"}
@@ -31,10 +34,11 @@ class Session:
     """See the module."""
 
     def __init__(self, memory: str) -> None:
-        folder = tempfile.gettempdir()
+        folder, size = tempfile.gettempdir(), int(memory[:-1])
+        threads = size * (1 if memory[-1] == "m" else 1024) // THREAD_MB
         self._base = duckdb.connect(":memory:", config={
             "memory_limit": f"{memory[:-1]}{UNITS[memory[-1]]}", "temp_directory": folder,
-            **PLAIN})
+            "threads": max(1, min(threads, len(os.sched_getaffinity(0)))), **PLAIN})
         self._base.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         for macro in MACROS:
             self._base.execute(f"CREATE MACRO {macro}")

@@ -53,12 +53,28 @@ def chosen(events: DataFrame) -> DataFrame:
         & (F.col("argument") == GIVEN_OUT_OF_TURN)).select(F.col("lsn").alias("given_lsn"))
 
 
-def lines(stays: DataFrame, messages: DataFrame, chosen: DataFrame) -> DataFrame:
-    """The stays whose first hand-out must have come in its turn."""
+def lines(stays: DataFrame, messages: DataFrame) -> DataFrame:
+    """The stays whose first hand-out must have come in its turn, as far as they say so
+    themselves."""
     return stays.join(messages.select("qpool", "producer_pid"), "qpool").where(
         "given_lsn IS NOT NULL AND put_off = 0 AND until_s = 0 AND queue != 2 "
-        "AND first_epoch = given_epoch AND producer_pid IS NOT NULL AND gives = 1").join(
-        chosen, "given_lsn", "left_anti").select("qpool", *LINE, "arrived_lsn", "given_lsn")
+        "AND first_epoch = given_epoch AND producer_pid IS NOT NULL AND gives = 1").select(
+        "qpool", *LINE, "arrived_lsn", "given_lsn")
+
+
+def in_turn(lines: DataFrame, chosen: DataFrame) -> DataFrame:
+    """Those of `lines` that no hand-out of `chosen` takes out."""
+    return lines.join(chosen, "given_lsn", "left_anti").select(
+        "qpool", *LINE, "arrived_lsn", "given_lsn")
+
+
+def latest(lines: DataFrame, turns: DataFrame | None) -> DataFrame:
+    """Of each line the latest arrival that was handed out: (*LINE, latest); with what was known
+    before of some."""
+    found = lines.groupBy(*LINE).agg(F.max("arrived_lsn").alias("latest"))
+    if turns is None:
+        return found
+    return found.unionByName(turns).groupBy(*LINE).agg(F.max("latest").alias("latest"))
 
 
 def out_of_order(lines: DataFrame, turns: DataFrame | None = None) -> DataFrame:

@@ -65,13 +65,19 @@ class Ids:
         self._writer.close()
 
 
-@contextmanager
-def ids(lake: Out) -> Iterator[Ids]:
-    """A place for them, which is gone behind it."""
+def swept(lake: Out) -> None:
+    """What killed audits left and nobody has gone on with for a day goes."""
     fs, path = plan.filesystem(lake.path(BESIDE))
     for info in fs.get_file_info(pafs.FileSelector(path, allow_not_found=True)):
         if info.mtime is not None and info.mtime.timestamp() < time.time() - LEFT_S:
             fs.delete_dir(info.path)
+
+
+@contextmanager
+def ids(lake: Out) -> Iterator[Ids]:
+    """A place for them, which is gone behind it."""
+    swept(lake)
+    fs, _ = plan.filesystem(lake.path(BESIDE))
     kept = Ids(f"{lake.path(BESIDE)}/{uuid.uuid4().hex}")
     try:
         yield kept

@@ -130,7 +130,8 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
         word for word in options.fail_on.split(",") if word and word != "none")
     if set(wanted) - set(FAIL_ON):
         raise BadRequest(reason=f"--fail-on takes any, none, or of {', '.join(FAIL_ON)}")
-    verdict = audit(lake, options.archive, pool=options.pool, attempts_max=options.attempts_max)
+    verdict = audit(lake, options.archive, pool=options.pool,
+                    attempts_max=options.attempts_max, say=say)
     lake.put(AUDIT, (json.dumps(verdict, indent=1) + "\n").encode())
     line({key: value for key, value in verdict.items() if key != "findings"})
     for finding in verdict["findings"]:

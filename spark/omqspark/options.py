@@ -12,6 +12,8 @@ from omq.base.errors import BadRequest
 NAME = "omq-spark"
 FAIL_ON = ("crc", "replaced", "missing_file", "gap", "lost", "duplicated", "resurrected",
            "out_of_order", "attempts")
+MEMORY_LEAST_M = 64
+"""With less DuckDB cannot tell a batch of whatever size, by one thread or two."""
 COMMANDS = {
     "ask": ("print the SQL and Python that answer an operator's question",
             "Print the query, for DuckDB, Spark and pandas, that answers a question of operators."),
@@ -138,14 +140,19 @@ def _arguments(name: str, one: argparse.ArgumentParser) -> None:
 def _size(one: argparse.ArgumentParser) -> None:
     one.add_argument("--spark-from", type=int, metavar="EVENTS",
                      help="work on fewer events is done without Spark, by DuckDB (default: one for "
-                     "each KiB of --memory, a million of 1g; 0: Spark always)")
+                     "each KiB of --memory, a million of 1g; 0: Spark always). More than that is "
+                     "done in batches, and audited in steps")
     one.add_argument("--memory", type=_memory, metavar="SIZE", help="most memory, 512m or 4g: of "
-                     "Spark's JVM (default: 2g, for follow 1g) and of DuckDB (default: 1g)")
+                     "Spark's JVM (512m or more; default: 2g, for follow 1g) and of DuckDB (64m or "
+                     "more; default: 1g)")
 
 
 def _memory(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,5}[mg]", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no size like 512m or 4g")
+    if text[-1] == "m" and int(text[:-1]) < MEMORY_LEAST_M:
+        raise argparse.ArgumentTypeError(
+            f"{text} is too little for anything: give {MEMORY_LEAST_M}m or more")
     return text
 
 

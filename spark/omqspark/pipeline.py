@@ -87,6 +87,10 @@ def run(spark: SparkSession | Later, archive: str, out: str, *, incremental: boo
     found = plan.heads(archive, [item for item in listed if again or unknown(known, item)],
                        bytes.fromhex(known.uuid))  # mixed instances: before anything is written
     refuse_another(known, archive, listed, found)
+    if isinstance(spark, Later):
+        for item, header in found:
+            if isinstance(header, ArchiveHeader):
+                spark.refuse(header.frames, f"file {item.number}")
     if not incremental:
         lake.clear()
     before, first, shown = known.counted(), known.next_number, lake.index(known.current)
@@ -176,6 +180,8 @@ def _next(lake: Lake, known: Manifest, job: Job, files: list[int]) -> list[int]:
     for place, file in enumerate(files):
         frames += _of_file(known, job, file)
         if not lake.engine.is_few(frames):
+            if not place:
+                lake.engine.refuse(frames, f"file {file}, with what is still open,")
             return files[:place] or files
     return files
 

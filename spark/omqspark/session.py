@@ -4,7 +4,7 @@ No master is named: `spark-submit --master`, SPARK_MASTER in the environment of 
 spark-defaults.conf decide; without any of them Spark itself takes local[*]. Everything here is a
 default: what spark-submit, spark-defaults.conf or PYSPARK_SUBMIT_ARGS say wins.
 
-Errors: SparkMissing.
+Errors: SparkMissing; BadRequest for less memory than anything can be done with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from omq.base.errors import SparkMissing
+from omq.base.errors import BadRequest, SparkMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,11 @@ FEW_FRAMES: Final = 100_000
 """Of a batch below this the driver holds all rows, and writes the files (parquet.py): 30 MB."""
 FRAME_BYTES: Final = 1024
 """Memory that DuckDB and Arrow need for each frame of a batch, at most: measured (ANALYTICS)."""
+AUDIT_ROW_BYTES: Final = 512
+"""The same for each message and stay that a step of an audit looks at."""
 SIZES: Final = {"m": 1 << 20, "g": 1 << 30}
+SPARK_LEAST: Final = 512 << 20
+"""Of the JVM: it refuses to start with less than 450 MiB of heap that it can use at once."""
 PARTITION_FRAMES: Final = 250_000  # of one task behind a shuffle, at most
 PARTITIONS_MAX: Final = 20_000
 ENDS_S: Final = 30.0  # within which tasks that are cancelled end, or are left to their fate
@@ -128,13 +132,38 @@ class Later:
 
     def is_few(self, frames: int) -> bool:
         """Whether so many need no Spark."""
-        few = self.few_frames
-        if few is None:
-            few = int(self.memory[:-1]) * SIZES[self.memory[-1]] // FRAME_BYTES
+        few = self._bytes // FRAME_BYTES if self.few_frames is None else self.few_frames
         return frames < few and not _under_submit()
+
+    def in_steps(self, frames: int) -> bool:
+        """Whether an audit of so many is done in steps, as they are more than memory has room for,
+        and nobody has asked for Spark."""
+        return self.few_frames != 0 and not _under_submit() and not self.is_few(frames)
+
+    @property
+    def audit_rows(self) -> int:
+        """Messages and stays that such a step has room for."""
+        return self._bytes // AUDIT_ROW_BYTES
+
+    @property
+    def _bytes(self) -> int:
+        return int(self.memory[:-1]) * SIZES[self.memory[-1]]
+
+    def refuse(self, frames: int, what: str) -> None:
+        """BadRequest: `what` has so many, and neither DuckDB nor Spark has room for them."""
+        if self.few_frames is not None or _under_submit() or self.is_few(frames) \
+                or self._bytes >= SPARK_LEAST:
+            return
+        least = min(frames * FRAME_BYTES // SIZES["m"] + 1, SPARK_LEAST // SIZES["m"])
+        raise BadRequest(reason=f"--memory {self.memory} has room for {self._bytes // FRAME_BYTES}"
+                                f" events at once; {what} has {frames}: give --memory {least}m or "
+                                "more")
 
     @cached_property
     def spark(self) -> SparkSession:
+        if self._bytes < SPARK_LEAST:
+            raise BadRequest(reason=f"Spark needs more than --memory {self.memory}: give "
+                                    f"--memory {SPARK_LEAST // SIZES['m']}m or more")
         self.made = True
         return self.make()
 

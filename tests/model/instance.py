@@ -217,6 +217,8 @@ class Instance:
         self.keeper: _Writer | None = None
         self.engine.in_doubt.limit = DOUBTS
         self.doubts_said = self.engine.in_doubt.load(self.loaded.prepared, self._facts)
+        core.barriers.load(core, self.loaded.barriers, lambda slot: self.body(
+            core.t.m_qpool[slot]))
         return found
 
     def start_queues(self, _found: Recovered) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.fault import POINTS
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.load import Load
 
@@ -63,11 +62,6 @@ STANDBYS = {
 """Points of standbys and of what sends them: test_standby_points."""
 REPAIRING = {"recover.before_step", "recover.before_swap", "recover.before_control"}
 """Points of omqrecover: tests/recovery kills it at every durable call, these included."""
-
-
-def test_every_point_is_somebodys() -> None:
-    assert set(SERVING) | set(STARTING) | set(WRITING) | ELSEWHERE | REPAIRING | (
-        STANDBYS) == POINTS
 
 
 def _busy(instance: Instance) -> None:

@@ -13,15 +13,12 @@ from tests.tidy.tree import ROOT
 
 pytestmark = needs_chromium
 KEPT = ROOT / "lib/omq/docs/pictures"
-APART_MAX = 2.0
-"""Of 255: figures, times and sparklines differ from run to run by less than 0.1; a line more or
-less by 5, the other scheme by 211."""
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pytest.importorskip("textual", reason="the package textual, of the extra top")
-    return {path.name: path for path in pictures.make(tmp_path_factory.mktemp("pictures"))}
+    return {path.name: path for path in pictures.make(tmp_path_factory.mktemp("pictures"), KEPT)}
 
 
 def test_the_readme_shows_all_of_them_and_no_other(made: dict[str, Path]) -> None:
@@ -34,9 +31,10 @@ def test_the_readme_shows_all_of_them_and_no_other(made: dict[str, Path]) -> Non
 def test_the_console_looks_as_it_did(made: dict[str, Path], page: Page, scheme: str) -> None:
     name = f"console-{scheme}.png"
     apart = pictures.difference(page, KEPT / name, made[name])
-    assert apart < APART_MAX, f"{apart}: make pictures, and look at them"
+    assert apart < pictures.APART_MAX, f"{apart}: make pictures, and look at them"
     (other,) = set(pictures.SCHEMES) - {scheme}
-    assert pictures.difference(page, KEPT / f"console-{other}.png", made[name]) > 50 * APART_MAX
+    other_way = pictures.difference(page, KEPT / f"console-{other}.png", made[name])
+    assert other_way > 50 * pictures.APART_MAX
 
 
 @pytest.mark.parametrize("scheme", pictures.SCHEMES)

@@ -14,7 +14,6 @@ from omq.storage.instance_file import Role
 from omq.storage.spool import open_spool
 from tests.process import instance as world
 from tests.process.instance import MANAGER, WRITER
-from tests.process.test_fault_points import STANDBYS
 from tests.process.test_standby import client
 from tests.process.test_standby_sync import Putting, SyncPair
 from tests.waiting import WAIT_S, until
@@ -34,10 +33,6 @@ KEEPING = {
 """Points of the standby. It is started again."""
 PROMOTING = ("promote.after_mark", "promote.after_redo", "promote.after_note",
              "promote.after_instance")
-
-
-def test_every_point_of_a_standby_is_here() -> None:
-    assert {*SENDING, *RECEIVING, *KEEPING, *PROMOTING} >= STANDBYS
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import socket
 import subprocess
@@ -233,11 +234,13 @@ def test_many_wait_and_each_message_goes_to_one_account_has_its_share(web: Web) 
         for line in lines:
             while True:
                 answer = line.getresponse()
-                assert answer.status == 200
-                found = json.loads(answer.read())["deliveries"]
-                if found:
+                told = json.loads(answer.read())
+                # 503: one that came last, while the poll that looked for the limit had its place.
+                assert answer.status == 200 or (
+                    answer.status == 503 and "web_user_polls_max" in told["detail"])
+                if found := told.get("deliveries"):
                     break
-                polls(line)  # its 20 s were over before the others had come
+                polls(line)  # or its 20 s were over before the others had come
             (each,) = found
             got.append(each)
         assert sorted(int(each["body"]) for each in got) == list(range(POLLS))
@@ -336,6 +339,22 @@ def test_a_form_of_a_stranger_is_small(web: Web) -> None:
         line.putheader("Content-Length", str(2 << 20))
         line.endheaders()
         assert line.getresponse().status == 413
+
+
+def test_who_still_sends_is_told_of_the_refusal(web: Web) -> None:
+    """Its body goes nowhere, and its connection is as good as before."""
+    line = http.client.HTTPConnection(web.host, web.port, timeout=WAIT_S)
+    with closing(line):
+        line.putrequest("POST", "/login")
+        line.putheader("Content-Length", str(2 << 20))
+        line.endheaders()
+        assert select.select([line.sock], [], [], WAIT_S)[0], "the refusal is here"
+        line.send(bytes(2 << 20))
+        with closing(line.getresponse()) as answer:
+            assert answer.status == 413
+            answer.read()
+        line.request("GET", "/login")
+        assert line.getresponse().status == 200
 
 
 def test_rights_over_the_socket_are_those_of_the_account(web: Web) -> None:

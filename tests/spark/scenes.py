@@ -53,6 +53,12 @@ attempts_max = 1
 [HUGE]
 [ONCE]
 attempts_max = 1
+[KEYED]
+dedupe_s = 600
+[FEW]
+in_work_max = 2
+key_in_work_max = 1
+limit_by = property:customer
 """
 RULES: Final = {"TIMED": Rules(expired_to="LATE"), "RETRY": Rules(2, "DEAD"), "WEAK": Rules(1),
                 "ONCE": Rules(1)}
@@ -410,6 +416,47 @@ def picked(stage: Stage) -> None:
     clerk.connection.close()
 
 
+def known_by_id(stage: Stage) -> None:
+    """Put again under the id that a queue has had; cancelled while it waits and in work, behind
+    what its reader says of it; limits of work, of a queue and of keys: a later one comes first."""
+    clerk = stage.clerk("ids")
+    connection = clerk.connection
+    t0 = time.time_ns()
+    for _ in range(2):
+        connection.put("KEYED", b"once", message_id=b"job-1")
+    with connection.reader("KEYED") as reader:
+        given_t0 = time.time_ns()
+        (message,) = reader.next(2, WAIT_S)
+        clerk.born(message.qpool_id, "KEYED", b"once", t0)
+        clerk.notes.write("give", message.qpool_id, "KEYED", given_t0)
+        clerk.settle(message, "done")
+        reader.flush()
+        assert reader.next(1, 0.0) == [], "the second one was absorbed"
+    ids = []
+    for body, customer in ((b"a1", "a"), (b"a2", "a"), (b"b1", "b"), (b"c1", "c")):
+        t0 = time.time_ns()
+        ids.append(connection.put("FEW", body, properties={"customer": customer}))
+        clerk.born(number_of_id(ids[-1]), "FEW", body, t0)
+    with connection.reader("FEW", batch=4) as reader:
+        first, second = clerk.take(reader, 4)
+        assert (first.body, second.body) == (b"a1", b"b1"), "one of a customer, two in all"
+        first.touch("half of it")
+        t0 = time.time_ns()
+        connection.cancel(ids[0], in_work=True)
+        clerk.notes.write("release", first.qpool_id, "FEW", t0)
+        clerk.notes.write("clear", first.qpool_id, "FEW", t0)
+        t0 = time.time_ns()
+        connection.cancel(ids[3])
+        clerk.notes.write("clear", number_of_id(ids[3]), "FEW", t0)
+        clerk.settle(second, "done")
+        reader.flush()
+        (third,) = clerk.take(reader, 4)
+        assert third.body == b"a2"
+        clerk.settle(third, "done")
+        reader.flush()
+    connection.close()
+
+
 def operated(stage: Stage) -> None:
     """Hold, release, move, delete, undo of it, and back from POISON."""
     clerk, live = stage.clerk("operator"), stage.live
@@ -568,5 +615,5 @@ def number_of_id(message_id: str) -> int:
 
 
 SCENES: Final[tuple[Scene, ...]] = (
-    plain_and_wide, moved, failing, timed, in_units, picked, operated, asked, crowded, grouped,
-    in_batches, in_doubt, defined, large, manager_dies, stormy)
+    plain_and_wide, moved, failing, timed, in_units, picked, known_by_id, operated, asked, crowded,
+    grouped, in_batches, in_doubt, defined, large, manager_dies, stormy)

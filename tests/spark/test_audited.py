@@ -52,7 +52,7 @@ def test_what_was_judged_is_not_looked_at_again(
     assert before.batches == [0] and before.ended == first["ended"] > 0
     looked = Basis(lake, known, before)
     assert 0 < looked.messages.where("ended = 1").count() < all_messages(lake).count()
-    assert not looked.comes_back
+    assert not looked.totals.comes_back
     told = said(lake, str(archive))
     assert told["clean"] and told["messages"] == 300 and told["ended"] > first["ended"]
     assert 0 < sizes[-1] < lake.frames(), "its plans are those of what is new"
@@ -63,7 +63,7 @@ def test_what_was_judged_is_not_looked_at_again(
     assert said(lake, str(archive)) == told
     old = before.__class__(3, batches=[0], last_lsn=known.files[1].last_lsn, born_min=1,
                            born_max=1 << 40)
-    assert Basis(lake, known, old).comes_back, "ids of the time that was judged"
+    assert Basis(lake, known, old).totals.comes_back, "ids of the time that was judged"
 
 
 LINES = "qpool bigint, queue int, priority int, producer_pid bigint, arrived_lsn bigint, " \
@@ -75,7 +75,7 @@ def test_order_is_judged_with_what_was_handed_out_before(spark: Any) -> None:
     new: DataFrame = spark.createDataFrame(
         [(7, 3, 4, 100, 10, 50), (8, 3, 4, 100, 30, 51), (9, 3, 4, 100, 25, 52),
          (10, 3, 4, 200, 11, 53)], LINES)
-    turns = spark.createDataFrame([(3, 4, 100, 20)], audited._TURN)
+    turns = spark.createDataFrame([(3, 4, 100, 20)], audited.TURN)
     assert {row["qpool"] for row in out_of_order(new).collect()} == {9}
     assert {row["qpool"] for row in out_of_order(new, turns).collect()} == {7, 9}
 

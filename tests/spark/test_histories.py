@@ -37,7 +37,14 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.answer_tables import Basis
-from omqtools.omqspark.findings import chosen, lines, lost, message_findings, out_of_order
+from omqtools.omqspark.findings import (
+    chosen,
+    in_turn,
+    lines,
+    lost,
+    message_findings,
+    out_of_order,
+)
 from omqtools.omqspark.gold import _minutes, _routes
 from omqtools.omqspark.lifecycle import Ends, is_type, lifecycle, stays
 from omqtools.omqspark.manifest import FileRecord, Manifest
@@ -284,7 +291,7 @@ def test_nothing_is_reported_that_did_not_happen(world: tuple[Any, Ends], told: 
     events, ends = world
     messages, spans = lifecycle(events, ends).persist(), stays(events, ends).persist()
     there = {qpool + n * QPOOLS for n, one in enumerate(told) for qpool in one.snapshot.persistent}
-    told_lines = lines(spans, messages, chosen(events))
+    told_lines = in_turn(lines(spans, messages), chosen(events))
     rows = message_findings(messages, ATTEMPTS).unionByName(out_of_order(told_lines)).unionByName(
         lost(messages, these(there, messages))).collect()
     assert [row.asDict() for row in rows] == []

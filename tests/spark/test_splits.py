@@ -5,22 +5,32 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Party
+from omq.format.frame_rules import GIVEN_OUT_OF_TURN
+from omq.format.journal import FrameFlag, FrameType
 from omq.format.wire import Settlement
 from omq.storage import archive as archive_files
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omqtools.omqspark.lake import Lake, all_stays
 from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
+from tests.model import instance as model_instance
+from tests.model.test_model import Machine
+from tests.spark.test_histories import EVENTS, REASONS, archived, steps
 from tests.spark.test_late import the_same
+from tests.spark.told import no_session, told
 from tests.unit.engine.world import A, B, World, make_named
 
+STEPS = 500  # of the model: some 60 files
 READERS = [Party(slot, slot, 100 + slot, 0, 10 + slot) for slot in (2, 3, 4)]
 
 
@@ -112,3 +122,67 @@ def test_any_split_in_any_order(spark: Any, archive: Path, once: Lake, seed: int
         del waiting[:count]
         run(spark, str(here), str(tmp_path / "tables"), incremental=True, files_per_batch=2)
     the_same(Lake(spark, str(tmp_path / "tables")), once)
+
+
+FLAGS = (FrameFlag.FAILED, FrameFlag.PREPARED, FrameFlag.TIMELESS, FrameFlag.MEMORY,
+         FrameFlag.TO_IDEL, FrameFlag.LAST_PART)
+
+
+@pytest.fixture(scope="module")
+def anything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """What the model of omq can do, by chance, in many small files: units in two phases, groups,
+    ids that a queue has had, operators' orders, retries, deaths of readers and of the manager; and
+    the tables of one run."""
+    base = tmp_path_factory.mktemp("anything")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_instance, "SETTINGS",
+                      replace(model_instance.SETTINGS, archive="keep", archive_days=0))
+        before = durable.use(Disk())
+        machine, pick = Machine(), random.Random(1)
+        try:
+            for _ in range(STEPS):
+                steps(machine, pick)
+            machine.world.close()
+            (base / "archive").mkdir()
+            archived(Path(machine._folder.name) / "spool", machine.world.instance.uuid,
+                     base / "archive")
+        finally:
+            machine.teardown()
+        durable.use(before)
+    run(Later(no_session), str(base / "archive"), str(base / "tables"), incremental=False)
+    yield base / "archive", str(base / "tables")
+
+
+def test_the_model_does_each_kind_of_thing(anything: tuple[Path, str]) -> None:
+    """What a split can get wrong is there at all."""
+    found = ds.dataset(f"{anything[1]}/bronze").to_table().to_pylist()
+    assert {FrameType(row["type"]).name for row in found} >= EVENTS
+    assert {row["reason"] for row in found} >= {int(each) for each in REASONS}
+    assert all(any(row["flags"] & flag for row in found) for flag in FLAGS)
+    gives = [row for row in found if row["type"] == FrameType.GIVE]
+    assert {row["argument"] for row in gives} == {0, GIVEN_OUT_OF_TURN}
+    for name in ("correlation", "unit", "lease", "group_id"):
+        assert any(row[name] for row in found), name
+    assert max(row["group_sequence"] or 0 for row in found) > 1
+    assert max(row["attempt"] for row in found) > 1
+    assert {bool(row["group_last"]) for row in found if row["group_id"]} == {True, False}
+    assert any(len(row["onto"] or []) > 1 for row in found)
+    assert len({row["epoch"] for row in found}) > 3 and len(list(anything[0].iterdir())) > 40
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_split_of_anything(anything: tuple[Path, str], seed: int, tmp_path: Path) -> None:
+    """In order or shuffled, some files a run and some a batch."""
+    pick, here, out = random.Random(seed), tmp_path / "archive", tmp_path / "tables"
+    here.mkdir()
+    waiting = sorted(anything[0].iterdir())
+    if seed:
+        pick.shuffle(waiting)
+    while waiting:
+        count = pick.randrange(1, 30)
+        for path in waiting[:count]:
+            shutil.copy(path, here)
+        del waiting[:count]
+        run(Later(no_session), str(here), str(out), incremental=True,
+            files_per_batch=pick.randrange(1, 20))
+    assert told(out) == told(anything[1])

@@ -9,10 +9,12 @@ manager takes the time once for a group of requests); everything else must be eq
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,11 +30,14 @@ from omqtools.omqspark.audit import audit
 from omqtools.omqspark.buckets import ERROR
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
 from omqtools.omqspark.shown import queue_names
 from omqtools.omqspark.state import state_at
 from tests.process.operator_world import WAIT_S, Instance
 from tests.spark.recorded import Life, Stay, read_facts, told
 from tests.spark.scenes import QUEUES, RULES, SCENES, Stage, manager_dies, operated
+from tests.spark.told import no_session
+from tests.spark.told import told as tables_by
 
 NS = 10**9
 SLACK_NS = 5 * NS
@@ -64,6 +69,7 @@ class World:
     lives: dict[int, Life]
     dumps: list[tuple[int, list[Entry]]]
     lake: Lake
+    archive: Path
     verdict: Row
     verdict_before: Row
     names: dict[int, str]
@@ -126,7 +132,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
     with views.database(out) as database:
         rows = {name: database.table(name).to_arrow_table().to_pylist()
                 for name in tables.PUBLISHED}
-    yield World(told(read_facts(folder), RULES, STORM), dumps, lake, verdict, missed,
+    yield World(told(read_facts(folder), RULES, STORM), dumps, lake, archive, verdict, missed,
                 queue_names(lake), rows)
     durable.use(before)
 
@@ -135,6 +141,21 @@ def test_the_audit_says_so(world: World) -> None:
     assert world.verdict["clean"], world.verdict["findings"]
     assert world.verdict["not_judged"] == {}
     assert list(world.verdict_before["not_judged"]) == ["before"], "the first file was not there"
+
+
+def test_files_one_by_one_give_the_same_tables(world: World, tmp_path: Path) -> None:
+    """What clients did, as hourly runs see it: each file a batch of its own, by DuckDB; and the
+    audit after each of them, by turns in steps and at once."""
+    out, here = tmp_path / "tables", tmp_path / "archive"
+    here.mkdir()
+    paths = sorted(world.archive.glob("*.oma"))
+    assert len(paths) > 2
+    for place, path in enumerate(paths):
+        shutil.copy2(path, here)
+        later = Later(no_session, place % 2 or None)
+        run(later, str(here), str(out), incremental=True)
+        assert audit(Lake(later, str(out)), str(here), pool=None)["clean"]
+    assert tables_by(out) == tables_by(world.lake.out)
 
 
 def test_time_travel_is_what_the_index_said_then(world: World) -> None:

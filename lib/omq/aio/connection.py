@@ -113,6 +113,16 @@ class AsyncConnection:
         """As Connection.put_many; an iterable that is no list runs in another thread."""
         return list(await self._call(self._puts, lambda native: native.put_many(queue, messages)))
 
+    async def barrier(self, queue: str, members: Iterable[bytes | str], body: bytes = b"", *,
+                      within_s: float | None = None,
+                      properties: Mapping[str, Value] | None = None,
+                      priority: int | str | None = None, message_id: bytes | str = b"") -> str:
+        """As Connection.barrier."""
+        listed = members if isinstance(members, bytes | str) else tuple(members)
+        return str(await self._call(self._puts, lambda native: native.barrier(
+            queue, listed, body, within_s=within_s, properties=properties, priority=priority,
+            message_id=message_id)))
+
     async def cancel(self, message_id: bytes | str, *, in_work: bool = False) -> None:
         """As Connection.cancel."""
         await self._call(self._puts, lambda native: native.cancel(message_id, in_work=in_work))

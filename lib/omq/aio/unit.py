@@ -83,6 +83,10 @@ class AsyncUnit:
         """As Unit.put."""
         await self._call(lambda unit: unit.put(queues, body, **said))
 
+    async def barrier(self, queue: str, body: bytes = b"", **said: Any) -> None:
+        """As Unit.barrier."""
+        await self._call(lambda unit: unit.barrier(queue, body, **said))
+
     async def get(self, queue: str, timeout_s: float | None = None) -> AsyncMessage | None:
         """As Unit.get; the message ends with the unit."""
         found = await self.next(queue, 1, timeout_s)

@@ -412,6 +412,52 @@ alone (standby_start_alone = yes)"""
     exit_code = Exit.TEMPORARY
 
 
+class LeaseMissing(OmqError):
+    """{path} has no lease (standby_lease), so another member may be the primary: {reason}. \
+'omq standby keep' takes the lease and starts what this member is; 'omq standby status' shows it"""
+
+    status = 263
+    exit_code = Exit.TEMPORARY
+
+
+class LeaseUnreachable(OmqError):
+    """no member of etcd has answered: {reason}; nobody knows who holds the lease. See that a \
+majority of etcd runs and that standby_lease names it"""
+
+    status = 264
+    exit_code = Exit.TEMPORARY
+
+
+class LeaseRefused(OmqError):
+    """etcd refuses: {reason}; see standby_lease_user, its password and its role in etcd"""
+
+    status = 265
+    exit_code = Exit.NO_PERMISSION
+
+
+class TermUnknown(OmqError):
+    """{reason}: etcd has lost what it knew, and nobody is made primary by it. Make sure which member \
+was the last primary, and run 'omq standby register' on it"""
+
+    status = 266
+    exit_code = Exit.DATA
+
+
+class NotInSync(OmqError):
+    """member {member} may lack what was acknowledged: {reason}. Start a member that is in sync, or \
+give that up with 'omq standby promote --behind'"""
+
+    status = 267
+    exit_code = Exit.TEMPORARY
+
+
+class LeaseTaken(OmqError):
+    """member {member} is the primary of term {term}, as etcd says; stop it there first, or follow it"""
+
+    status = 268
+    exit_code = Exit.TEMPORARY
+
+
 class StandbyDiverged(OmqError):
     """{path} cannot follow: {reason}; make a new standby from a copy of the primary, and keep \
 this one until you have examined it"""
@@ -1156,6 +1202,28 @@ schedules work here, and clients of AMQP 1.0 reach an instance on another host""
 
     status = 276
     exit_code = Exit.UNAVAILABLE
+
+
+class MemberFailed(OmqError):
+    """message {qpool_id} on queue {queue} has failed too often already: a barrier would wait for it \
+in vain; 'omqdump' shows why it failed"""
+
+    status = 277
+    exit_code = Exit.DATA
+
+
+class TooManyMembers(OmqError):
+    """{count} {what}: the limit is {limit}; let barriers wait for barriers"""
+
+    status = 278
+    exit_code = Exit.USAGE
+
+
+class NotMember(OmqError):
+    """a barrier cannot wait for message {qpool_id}: {reason}"""
+
+    status = 279
+    exit_code = Exit.USAGE
 
 
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:

@@ -193,6 +193,16 @@ REPORT_TEMPLATE_WRONG = _event(
     1522, "A template of a report is wrong; the built-in one is used")
 DROP_AWAY = _event(1518, "No queue manager; mail waits in the maildrop")
 
+# 1530: the lease of a primary
+LEASE_WON = _event(1530, "This member has the lease and is the primary")
+LEASE_LOST = _event(1531, "This member has lost the lease; nothing is acknowledged")
+LEASE_SILENT = _event(1532, "etcd does not answer, or refuses; the lease cannot be looked at")
+LEASE_NOT_TAKEN = _event(1533, "The lease is free, and this member may not take it")
+LEASE_CHILD_ENDED = _event(1534, "What this member had started has ended")
+IN_SYNC_CHANGED = _event(1535, "Which standbys are in sync has changed in etcd")
+LEASE_KEEPER_STARTED = _event(1536, "The keeper of the lease has started")
+LEASE_KEEPER_STOPPED = _event(1537, "The keeper of the lease has stopped")
+
 # 1585-1599: AMQP
 AMQP_STARTED = _event(1585, "AMQP Server Started Up")
 AMQP_STOPPED = _event(1586, "AMQP Server Shut Down")
@@ -221,6 +231,11 @@ CHANNEL_REFUSED = _event(1611, "A channel of another instance was refused")
 CHANNEL_WAITS = _event(1612, "A batch cannot be put now; its channel waits")
 CHANNEL_RESET = _event(1625, "The number of a channel's last batch was set by an operator")
 CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may already have")
+
+# 1550-1551: mail: policies of peers
+STS_FAILED = _event(1550, "The MTA-STS policy of a domain cannot be had")
+STS_NOT_KEPT = _event(
+    1551, "An MTA-STS policy could not be written to the spool; it will be fetched again")
 
 # 1560-1565: omq worker
 WORKER_STARTED = _event(1560, "A worker started")

@@ -42,6 +42,12 @@ UNIT_NAME_BYTES_MAX: Final = 200  # as the names of prepared transactions in Pos
 RECALL_MAX: Final = 500
 """Messages of one recall (core.engine.recall): bounds what one group of the manager does."""
 
+BARRIER_MEMBERS_MAX: Final = 10_000
+"""Messages that one barrier waits for: bounds what one request makes the manager do and keep."""
+
+BARRIERS_PER_MESSAGE_MAX: Final = 8
+"""Barriers that wait for one message: bounds the frames that its end may need."""
+
 CORRELATION_ID_BYTES: Final = 24
 """As wide as a message id, because a reply's correlation id usually is one."""
 

@@ -1,7 +1,7 @@
 """Where an instance keeps its things: the spool's layout; which spool and conf to use.
 
     <spool>/journal archive msgpool store data quarantine   durable
-    <spool>/instance.json *.held.json                       durable
+    <spool>/instance.json *.held.json *.sts/                durable
     <spool>/volatile temp                                   emptied at start
     <spool>/run    qmgr.sock ids.json manager.lock *.pid    may be gone after a reboot
     <spool>/logs   events.log qmgr.tomb                     for people
@@ -126,6 +126,16 @@ class SpoolPaths:
         return self.run / "protection.json"
 
     @property
+    def lease(self) -> Path:
+        """How the lease is, where etcd decides who is primary."""
+        return self.run / "lease.json"
+
+    @property
+    def keeper_lock(self) -> Path:
+        """Held by `omq standby keep`."""
+        return self.run / "keeper.lock"
+
+    @property
     def standbys_lock(self) -> Path:
         """Held while standbys.json is changed."""
         return self.run / "standbys.lock"
@@ -176,6 +186,10 @@ class SpoolPaths:
     def held(self, service: str) -> Path:
         """What an operator holds of a service's peers and channels; durable."""
         return self.root / f"{service}.held.json"
+
+    def sts(self, service: str) -> Path:
+        """Policies of MTA-STS that a service fetched; durable."""
+        return self.root / f"{service}.sts"
 
     def pid_file(self, service: str) -> Path:
         return self.run / f"{service}.pid"

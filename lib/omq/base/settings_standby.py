@@ -7,6 +7,7 @@ from __future__ import annotations
 from omq.base.settings_key import choice, flag, number, part, text
 from omq.base.settings_watch import WatchSettings
 
+_PATH = r"[ -~]{0,1000}"
 _HOST = r"[A-Za-z0-9.:_-]{1,255}"
 
 
@@ -36,4 +37,27 @@ class StandbySettings(WatchSettings):
     standby_start_alone: bool = flag("standby",
         "may a queue manager serve though one of standby_members does not answer? `no`: it ends "
         "until all of them do", default=True)
+    standby_lease: str = text("standby", "", r"[!-~ ]{0,1000}", "https://HOST:PORT, with commas "
+        "between them",
+        "members of an etcd that decides who is primary (`omq standby keep`); empty: people do")
+    standby_lease_s: int = number("standby", 10, 2, 300,
+        "so long a primary that cannot reach etcd goes on; then it acknowledges nothing, and "
+        "another member may be promoted")
+    standby_lease_prefix: str = text("standby", "omq", r"[A-Za-z0-9/_.-]{1,100}",
+        "a prefix of keys",
+        "keys in etcd are PREFIX/UUID/...")
+    standby_lease_ca_file: str = text("standby", "", _PATH, "a PEM file",
+        "authorities of etcd's certificates; empty: those of the system")
+    standby_lease_certificate: str = text("standby", "", _PATH, "a PEM file",
+        "certificate and key of this host, for an etcd that wants one")
+    standby_lease_user: str = text("standby", "", r"[!-~]{0,100}", "a user of etcd",
+        "user of etcd; empty: none")
+    standby_lease_password_file: str = text("standby", "", _PATH, "a file",
+        "its password, one line; readable for the spool's user alone")
+    standby_address: str = text("standby", "", r"(tls://[A-Za-z0-9.:\[\]_-]{1,260})?",
+        "tls://HOST[:PORT]",
+        "how other members reach this one, told in etcd: who follows goes there after a failover")
+    standby_rejoin: bool = flag("standby",
+        "does a former primary follow the new one by itself, where that needs no copy?",
+        default=True)
     # fmt: on

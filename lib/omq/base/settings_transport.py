@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from omq.base.limits import GIB, MIB
 from omq.base.settings_key import choice, flag, number, part, text
 from omq.base.settings_web import WebSettings
 
@@ -32,12 +33,23 @@ class TransportSettings(WebSettings):
         "oldest version of TLS in and out; older ones are broken (RFC 8996)")
     tls_handshake_timeout_s: int = number("tls", 30, 1, 600,
         "time for all of a handshake, in and out, however it is cut into pieces")
-    unix_tls: str = choice("tls", "may", ("none", "may", "encrypt", "verify"),
+    unix_tls: str = choice("tls", "may", ("none", "may", "encrypt", "verify", "secure", "dane",
+                                                "dane-only"),
         "TLS to peers without a line in [tls] of routes.conf: never; where it is offered and works,"
-        " whatever the certificate; always; always, and with a certificate for the peer's name")
+        " whatever the certificate; always; always, and with a certificate for the peer's name; "
+        "for the recipients' domain; as its TLSA records say (DANE), else as may; by them alone")
     unix_tls_ca_file: str = text("tls", "", _PATH, _PATH_RULE,
         "PEM file with the authorities that a peer's certificate is verified by; empty: the "
         "system's")
+    unix_mta_sts: bool = flag("tls",
+        "a domain's policy of MTA-STS (RFC 8461) is fetched, kept in unix.sts/ of the spool, and "
+        "binds where [tls] says nothing of the domain; needs unix_mx",
+        default=False)
+    unix_mta_sts_timeout_s: int = number("tls", 10, 1, 60,
+        "time for fetching a policy; a server that has not answered is left alone for 5 minutes")
+    unix_tls_sessions_bytes_max: int = number("tls", 8 * MIB, 0, 1 * GIB,
+        "size at which logs/unix.tls.jsonl, from which `omq tls-report` and `omq peers --tls` tell "
+        "what became of TLS with peers, is renamed to .1; 0: nothing is noted")
 
     submission_listen_host: str = text("submission", "", _OPTIONAL_HOST,
         "a host name or address, or nothing",
@@ -109,6 +121,10 @@ class TransportSettings(WebSettings):
     dns_servers: str = text("dns", "", r"([0-9a-fA-F.:\[\]]+( +[0-9a-fA-F.:\[\]]+)*)?",
         "addresses like 192.0.2.53, 127.0.0.1:5353 or [2001:db8::53]:53, or nothing",
         "name servers that are asked; empty: those of /etc/resolv.conf")
+    dns_validates: bool = flag("dns",
+        "the name servers verify DNSSEC, and the way to them is safe (a resolver on this host): "
+        "what they say is signed counts as signed; DANE needs it",
+        default=False)
     dns_timeout_s: int = number("dns", 10, 1, 300,
         "time for all questions about a domain; without an answer its mail waits")
     dns_ttl_max_s: int = number("dns", 3600, 30, 604_800,

@@ -180,6 +180,14 @@ def attempt(path: Path, write: Write) -> bool:
     return True
 
 
+def forget(path: Path) -> None:
+    """What the file is owed is not wanted any more: who wrote it has let it go."""
+    owed = _mine()
+    owed.appends.pop(path, None)
+    if owed.writes.pop(path, None) is not None:
+        _say_over()
+
+
 def retry() -> None:
     """Main loops call it in every turn: what is owed is written again, every RETRY_S."""
     if not _owed.writes or time.monotonic() < _owed.due:

@@ -1,10 +1,12 @@
 from omq.fast.amqp_decoding cimport Decoder
-from omq.fast.amqp_encoding cimport listed, put, uint
+from omq.fast.amqp_encoding cimport listed, put, text, uint
 
 cdef long long _HEADER, _DELIVERY, _ANNOTATIONS, _PROPERTIES
 cdef long long _APPLICATION, _DATA, _SEQUENCE, _VALUE, _FOOTER
 cdef Py_ssize_t _PROPERTIES_MAX
 cdef unsigned int _PRIORITY
+cdef tuple _ONE
+cdef Py_ssize_t _WHOLE_HEAD_MAX
 
 cdef class Sections:
     cdef Decoder _d
@@ -24,4 +26,5 @@ cdef class Sections:
 cpdef bytes head(bint durable, unsigned int priority, unsigned long long ttl, bint first_acquirer,
                  unsigned long long delivery_count, dict annotations, list properties,
                  dict application)
+cpdef Py_ssize_t body_at(bytes data)
 cpdef bytes data_section(bytes body)

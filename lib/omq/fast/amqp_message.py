@@ -17,14 +17,16 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.fast.amqp_decoding import Decoder
-from omq.fast.amqp_encoding import listed, put, uint
+from omq.fast.amqp_encoding import listed, put, text, uint
 from omq.format.amqp_performatives import NAMES
-from omq.format.amqp_types import Malformed, Ubyte
+from omq.format.amqp_types import Malformed
 
 _HEADER, _DELIVERY, _ANNOTATIONS, _PROPERTIES = 0x70, 0x71, 0x72, 0x73
 _APPLICATION, _DATA, _SEQUENCE, _VALUE, _FOOTER = 0x74, 0x75, 0x76, 0x77, 0x78
 _PROPERTIES_MAX = 13
 _PRIORITY = 4
+_ONE = tuple(bytes((each,)) for each in range(256))
+_WHOLE_HEAD_MAX = 512
 
 
 class Sections:
@@ -149,8 +151,8 @@ def head(durable: cython.bint, priority: cython.uint, ttl: cython.ulonglong,
          annotations: dict[Any, Any], properties: list[Any], application: dict[Any, Any]) -> bytes:
     """What stands before a body. `ttl` in milliseconds, 0: none."""
     made = bytearray()
-    made += b"\x41" if durable else b"\x42"
-    put(made, Ubyte(priority), 0)
+    made += b"\x41\x50" if durable else b"\x42\x50"
+    made += _ONE[priority]
     if ttl:
         uint(made, ttl)
     else:
@@ -169,13 +171,46 @@ def head(durable: cython.bint, priority: cython.uint, ttl: cython.ulonglong,
         content = bytearray()
         i: cython.Py_ssize_t
         for i in range(count):
-            put(content, properties[i], 1)
+            each = properties[i]
+            if each is None:
+                content += b"\x40"
+            elif type(each) is str:
+                text(content, each)
+            else:
+                put(content, each, 1)
         out += b"\x00\x53\x73"
         listed(out, content, count)
     if application:
         out += b"\x00\x53\x74"
         put(out, application, 0)
     return bytes(out)
+
+
+def body_at(data: bytes) -> cython.Py_ssize_t:
+    """Where the bytes of the body begin that these of a message end with, as its only section of
+    data; -1: it is another one, or much is before its body. Nothing before it is judged."""
+    at: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t = len(data)
+    while at + 5 <= size and at < _WHOLE_HEAD_MAX and data[at] == 0 and data[at + 1] == 0x53:
+        section: cython.uint = data[at + 2]
+        code: cython.uint = data[at + 3]
+        if section == _DATA:
+            if code == 0xA0:
+                return at + 5 if at + 5 + data[at + 4] == size else -1
+            if code != 0xB0 or at + 8 > size:
+                return -1
+            long: cython.Py_ssize_t = (data[at + 4] << 24 | data[at + 5] << 16 | data[at + 6] << 8
+                                       | data[at + 7])
+            return at + 8 if at + 8 + long == size else -1
+        if section > _APPLICATION:
+            return -1
+        if code == 0xC0 or code == 0xC1:
+            at += 5 + data[at + 4]
+        elif code == 0x45:
+            at += 4
+        else:
+            return -1
+    return -1
 
 
 def data_section(body: bytes) -> bytes:

@@ -1,6 +1,8 @@
-from omq.fast.amqp_encoding cimport binary, listed, put, uint
+from omq.fast.amqp_encoding cimport listed, put, uint
 
-cdef bytes _HEAD, _ZERO, _NULL, _TRUE, _FALSE, _TRANSFER, _DISPOSITION, _FLOW
+cdef Py_ssize_t _TAG_BYTES_MAX
+cdef tuple _TAGS
+cdef bytes _TRANSFER_HEAD, _ZERO_TRUE, _ZERO_FALSE, _HEAD, _ZERO, _NULL, _TRUE, _FALSE, _TRANSFER, _DISPOSITION, _FLOW
 
 cpdef Py_ssize_t transfer(bytearray out, unsigned int channel, unsigned int handle,
                           unsigned long long delivery_id, bytes tag, bint settled, bint more,

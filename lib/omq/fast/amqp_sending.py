@@ -8,8 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
-from omq.fast.amqp_encoding import binary, listed, put, uint
+from omq.fast.amqp_encoding import listed, put, uint
+from omq.format.amqp_types import Malformed
 
+_TRANSFER_HEAD = b"\0\0\0\0\x02\0\0\0\0\x53\x14\xC0\0\x06"
+"""Of a transfer with 6 fields: the frame's size and channel, and the size of the list, are set."""
+_TAG_BYTES_MAX = 32
+_TAGS = tuple(bytes((0xA0, each)) for each in range(_TAG_BYTES_MAX + 1))
+_ZERO_TRUE, _ZERO_FALSE = b"\x43\x41", b"\x43\x42"
 _HEAD = b"\x02\x00"
 _ZERO, _NULL, _TRUE, _FALSE = b"\x43", b"\x40", b"\x41", b"\x42"
 _TRANSFER, _DISPOSITION, _FLOW = b"\x00\x53\x14", b"\x00\x53\x15", b"\x00\x53\x13"
@@ -20,18 +26,28 @@ def transfer(out: bytearray, channel: cython.uint, handle: cython.uint,
              payload: bytes, at: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """A frame of at most `room` bytes with `payload` from `at` on; where it ends there. It says
     `more` by itself when some of the payload is left."""
-    made = bytearray()
+    if len(tag) > _TAG_BYTES_MAX:
+        raise Malformed("a delivery tag has at most 32 bytes")
+    made = bytearray(_TRANSFER_HEAD)
     uint(made, handle)
     uint(made, delivery_id)
-    binary(made, tag)
-    made += _ZERO
-    made += _TRUE if settled else _FALSE
-    fits: cython.Py_ssize_t = room - 8 - 3 - 9 - len(made) - 1
+    made += _TAGS[len(tag)]
+    made += tag
+    made += _ZERO_TRUE if settled else _ZERO_FALSE
+    begin: cython.Py_ssize_t = len(made)
+    fits: cython.Py_ssize_t = room - 7 - begin
     left: cython.Py_ssize_t = len(payload) - at
     cut: cython.bint = left > fits
     ends: cython.Py_ssize_t = at + fits if cut else len(payload)
     made += _TRUE if more or cut else _FALSE
-    _frame(out, channel, _TRANSFER, made, 6, ends - at)
+    size: cython.Py_ssize_t = begin + 1 + ends - at
+    i: cython.Py_ssize_t
+    for i in range(4):
+        made[3 - i] = size & 255
+        size >>= 8
+    made[6], made[7] = channel >> 8 & 255, channel & 255
+    made[12] = begin - 12
+    out += made
     out += payload if at == 0 and not cut else payload[at:ends]
     return ends
 

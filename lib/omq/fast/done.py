@@ -1,6 +1,6 @@
 """Settlements, when all of a request are plain: DONE of messages that this reader holds under these
-leases and that are on no other queue, are no containers, take one pool record and have no note of a
-failure. As core.engine.settle and bulk.
+leases and that are on no other queue, are no containers, take one pool record, have no note of a
+failure and no barrier that waits for them. As core.engine.settle and bulk.
 
 They are copied before they are judged. From MANY on the engine takes them as a batch, if all are
 persistent, of one queue, of no group; what differs then is done here as there, or by its numpy.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
+from omq.core.engine.barriers import MEMBER
 from omq.core.engine.bulk import MANY as BULK
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
@@ -35,7 +36,7 @@ _PREPARE, _PREPARED = int(FrameType.PREPARE), int(EntryState.PREPARED)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
 _PSEUDO, _LIMITED, _KEYED = (int(QueueFlag.PSEUDO), int(QueueFlag.LIMITED),
                              int(QueueFlag.KEYED))
-_SPECIAL, _IN_GROUP = CONTAINER | NOTED, GROUPED
+_SPECIAL, _IN_GROUP = CONTAINER | NOTED | MEMBER, GROUPED
 _MANY, _COUNT_MAX, _EVIDENCE = BULK, 1024, EVIDENCE_BYTES
 
 

@@ -34,6 +34,7 @@ cdef class Hold:
     cdef public object _work
     cdef public unsigned long long _list
     cdef public double _asked
+    cdef public bint gathers
     cdef object _said
     cdef unsigned char[::1] _s8
     cdef unsigned short[::1] _s16

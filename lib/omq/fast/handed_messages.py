@@ -147,7 +147,8 @@ class Facts:
 class Hold:
     """What a reader has in its hands: messages, what was said of them and not answered yet, and its
     note (None: it keeps none). `listed`: the highest lease of a list of which nothing is known yet;
-    `asked`: when the last request went."""
+    `asked`: when the last request went. `gathers`: a request follows at once, so none is sent only
+    because time has passed."""
 
     def __init__(self, note: Note | None) -> None:
         self._maker = _process
@@ -159,6 +160,7 @@ class Hold:
         self._also: list[Any] = []  # in work beside it
         self._list = 0
         self._asked = 0.0
+        self.gathers = False
         said = memoryview(bytearray(40))
         self._said, self._s8, self._s16 = said, said, said.cast("H")
         self._s32, self._s64, self._q64 = said.cast("I"), said.cast("Q"), said.cast("q")
@@ -180,7 +182,9 @@ class Hold:
         if self._list:
             self._list = 0
             note.listed(0)
-        return not note.settled(row, text) or time.monotonic() - self._asked > _PROMPT_S
+        if not note.settled(row, text):
+            return True
+        return not self.gathers and time.monotonic() - self._asked > _PROMPT_S
 
     def _row(self, message: Facts, kind: cython.uint, argument: cython.longlong,
              length: cython.uint) -> bytes:

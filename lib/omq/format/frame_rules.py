@@ -124,6 +124,9 @@ class Reason(IntEnum):
     OPERATOR = 6
     UNSEEN = 7  # the manager died handing it out: the attempt counts
     BACKED_OUT = 12  # its unit of work was: the attempt counts
+    MEMBERS_DONE = 13  # a barrier: all that it waited for is done
+    MEMBER_FAILED = 14  # a barrier: one that it waited for will not be
+    TOO_LATE = 15  # a barrier: what it waited for was not done in time
 
 
 WORDS: Final[Mapping[int, str]] = {
@@ -131,7 +134,10 @@ WORDS: Final[Mapping[int, str]] = {
     Reason.LEASE: "lease expired", Reason.DEFERRED: "deferred by reader",
     Reason.RETURNED: "returned by reader", Reason.OPERATOR: "ordered by an operator",
     Reason.UNSEEN: "manager died handing it out",
-    Reason.BACKED_OUT: "unit of work backed out"}  # fmt: skip
+    Reason.BACKED_OUT: "unit of work backed out",
+    Reason.MEMBERS_DONE: "the messages that it waited for are done",
+    Reason.MEMBER_FAILED: "a message that it waited for failed",
+    Reason.TOO_LATE: "the messages that it waited for were not done in time"}  # fmt: skip
 """Reasons for people."""
 
 

@@ -129,6 +129,7 @@ class FrameFlag(IntFlag):
     QUEUES = 1024  # with PUT: the payload is its queue parts alone, the body is elsewhere
     PREPARED = 2048  # with PUT: born in a unit of work in doubt; `reason` is the unit's number
     TIMELESS = 4096  # with EXPIRE: the message has no time from now on
+    BARRIER = 8192  # with PUT: it waits until others are done (core.engine.barriers)
     MEMORY = 16384  # with PUT: of a message id that a queue has had (core.engine.duplicates)
 
 

@@ -76,6 +76,8 @@ class RecordFlag(IntFlag):
     GROUPED = 32  # of a group; in the index only, for the record has the group
     MEMORY = 64  # no message: what a queue remembers of a message id (core.engine.duplicates)
     NOTED = 128  # why it failed is known (core.engine.failures); in the index only
+    MEMBER = 256  # a barrier waits until it is done (core.engine.barriers); in the index only
+    BARRIER = 512  # it was put to wait until others are done (core.engine.barriers)
 
 
 class PartState(IntEnum):

@@ -127,6 +127,7 @@ class PutFlag(IntFlag):
     GIVEN_ID = 4  # the message id is the submitter's
     GROUPED = 8  # it has a group id
     UNIQUE = 16  # its id is a unique_key: refused where no queue of it remembers ids
+    BARRIER = 32  # it waits until the messages are done that its property MEMBERS names
 
 
 class CancelFlag(IntFlag):

@@ -28,6 +28,7 @@ from omq.storage import durable
 from omq.storage.disk import FILE_MODE, IOV_MAX, Buffer
 
 TEMPORARY: Final = ".tmp"
+CLOSED: Final = -1
 UNREADABLE: Final = b"\xee"
 _ZEROS: Final = bytes(1 << 20)
 
@@ -140,7 +141,10 @@ class File:
             raise durable.failure("truncate", self.path, error) from error
 
     def close(self) -> None:
-        durable.current().close(self.fd)
+        """Its number is somebody else's soon: it is forgotten here, so that whoever still writes
+        is refused (EBADF) and does not write into another file."""
+        fd, self.fd = self.fd, CLOSED
+        durable.current().close(fd)
 
 
 def open_file(path: Path, area: str = "", *, write: bool = False) -> File:

@@ -124,7 +124,19 @@ def refuse_headless(paths: SpoolPaths) -> None:
                               f"{escape(held[0])}", command=identity_command(paths.root))
 
 
-def lock(path: Path, what: str) -> File:
+class Lock(File):
+    """An exclusive lock, held until it is closed or its process ends."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Its text, if the disk has refused it so far, is not wanted any more: nothing is owed to a
+        descriptor that is another file's next."""
+        side_files.forget(self.path)
+        super().close()
+
+
+def lock(path: Path, what: str) -> Lock:
     """Take the exclusive lock of a file; keep the result for as long as it is needed.
 
     `what` names the holder in the SpoolLocked that others get."""
@@ -136,10 +148,11 @@ def lock(path: Path, what: str) -> File:
         durable.current().lock(file.fd)
     except BlockingIOError as error:
         raise _locked(file) from error
+    held = Lock(file.fd, path)
     text = f"{os.getpid()} {what}\n".encode()
     # For people: a disk that refuses it does not refuse the lock.
-    side_files.attempt(path, lambda: _write_text(file, text.ljust(_LOCK_BYTES_MAX)))
-    return file
+    side_files.attempt(path, lambda: _write_text(held, text.ljust(_LOCK_BYTES_MAX)))
+    return held
 
 
 def _write_text(file: File, text: bytes) -> None:

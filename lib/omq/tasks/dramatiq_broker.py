@@ -28,6 +28,7 @@ from dramatiq.results.backend import Missing, ResultBackend
 from dramatiq.results.errors import ResultMissing, ResultTimeout
 
 from omq.base.errors import NoAuthority, QueueExists, QueueOfFile, UnknownQueue
+from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message as Native
 from omq.tasks.names import queue_name as queue_of
 from omq.tasks.natives import CONNECTION_ERRORS, TIMEOUT_S, Natives
@@ -81,6 +82,11 @@ class OmqBroker(Broker):
                     "actor": message.actor_name[:_NAMED], "id": message.message_id[:_NAMED]})))
         self.emit_after("enqueue", message, delay)
         return message
+
+    def with_native(self, work: Callable[[Client], None]) -> None:
+        """Do something with the connection of what is put."""
+        with _told_as_dramatiq_does():
+            self._natives.use(work)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         name = self._known(queue_name)

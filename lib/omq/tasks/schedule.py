@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
@@ -33,6 +34,9 @@ BODY_BYTES_MAX: Final = 65536
 GENERATION_MAX: Final = 999_999
 PLANNED: Final = "{planned}"
 """In a body: the planned time."""
+ID, MILLISECONDS = "{omq.id}", "{omq.ms}"
+"""In a body or a property: a UUID of the planned time alone; the planned time in ms since 1970. For
+the messages of task queues (omq.tasks.celery_beat, dramatiq_periodic)."""
 NAME_PROPERTY, PLANNED_PROPERTY = "omq.schedule", "omq.planned"
 _NEVER_NS: Final = 4_000_000_000 * NS_PER_S  # 2096: a schedule that is paused
 
@@ -139,11 +143,17 @@ class Schedule:
     def planned(self, planned_ns: int) -> Outgoing:
         """What it puts for a planned time, under an id that is that of this time alone."""
         text = shown(planned_ns, self.zone)
+        own = str(uuid.UUID(bytes=_digest(self.name, planned_ns)[:16], version=5))
+
+        def filled(said: str) -> str:
+            return said.replace(ID, own).replace(MILLISECONDS, str(planned_ns // 1_000_000))
+
         return Outgoing(
-            self.body.replace(PLANNED, text).encode(), queues=(self.queue,),
+            filled(self.body.replace(PLANNED, text)).encode(), queues=(self.queue,),
             priority=self.priority, expiry_s=self.expiry_s,
             message_id=planned_id(self.name, planned_ns),
-            properties={**self.properties, NAME_PROPERTY: self.name, PLANNED_PROPERTY: text})
+            properties={**{key: filled(value) for key, value in self.properties.items()},
+                        NAME_PROPERTY: self.name, PLANNED_PROPERTY: text})
 
 
 _DEFINED: Final = frozenset(

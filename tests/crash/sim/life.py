@@ -26,6 +26,7 @@ from omq.base.errors import BodyUnavailable, DiskError, Exit, OmqError, SpoolFul
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.operate import omq_archive
+from omq.core.engine.barriers import BARRIER
 from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Action, Item, Order, operate
@@ -46,7 +47,16 @@ from omq.fast.journal import Journal
 from omq.format.findings import Finding, Kind
 from omq.format.index import Counter, EntryState, IndexHeader, IndexLayout, write_header
 from omq.format.journal import FRAME, FrameFlag, FrameType
-from omq.format.message import DESCRIPTOR, Descriptor, Part, encode, id_hash, memory_of
+from omq.format.members import MEMBERS, members_text
+from omq.format.message import (
+    DESCRIPTOR,
+    Descriptor,
+    Part,
+    encode,
+    encode_properties,
+    id_hash,
+    memory_of,
+)
 from omq.format.wire import SETTLE, PutFlag, Settlement
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.manager import findings as manager_findings
@@ -256,6 +266,7 @@ def view_of(core: Core, paths: SpoolPaths) -> dict[int, Known]:
                 content = f"unavailable: {error}".encode()
         out[qpool] = Known(payload, places, item=item, content=content, expiry=t.m_expiry[slot],
                            group=core.groups.key_of(slot),
+                           members=() if t.m_flags[slot] & BARRIER else None,
                            memory=_memory(core, payload, t.m_flags[slot] & REMEMBERS))
     reader.close()
     return out
@@ -313,6 +324,8 @@ class Life:
         assert self.engine.in_doubt.load(loaded.prepared, lambda slot: reader.read(
             core.t.m_location[slot], core.t.m_offset[slot], core.t.m_length[slot])[
                 DESCRIPTOR.size :]) == []
+        core.barriers.load(core, loaded.barriers, lambda slot: reader.read(
+            core.t.m_location[slot], core.t.m_offset[slot], core.t.m_length[slot]))
         reader.close()
         locks.pop().close()
         self.lock = locks.pop()
@@ -451,6 +464,39 @@ class Life:
         state = int(EntryState.DEFERRED if until else EntryState.READY)
         places = tuple(Place(q, priority, state, until=until, order=self.order) for q in queues)
         return new, Known(payload, places, persistent, group=id_hash(group))
+
+    def barrier(self, members: Sequence[int], queue: int = C, within_s: int = 3600) -> int:
+        """A message that waits for these."""
+        until = self.wall_ns // NS + within_s
+        parts = [Part(queue, 4, 0, until)]
+        properties = encode_properties({MEMBERS: members_text(members)})
+        payload = encode(Descriptor(), parts, properties, b"all")
+        new = NewMessage(queue, 4, int(PutFlag.PERSISTENT | PutFlag.BARRIER), 3, crc32c(payload), 0,
+                         0, 0, 1, payload)
+        place = Place(queue, 4, int(EntryState.DEFERRED), until=until, order=self.order)
+        qpool, party = self.core.next_qpool, self.putters[0]
+        sequence = self._ask({qpool: Known(payload, (place,), members=tuple(members))}, party)
+        with self.refusable():
+            assert self.engine.put(party, new, sequence) == qpool
+        return qpool
+
+    def _given_up(self, *members: int) -> Effect:
+        """The barriers that wait for these will never be ready."""
+        return {qpool: known.given_up(self.order) for qpool, known in self.state().items()
+                if known.members and set(known.members) & set(members)
+                and known.places[0].state == EntryState.DEFERRED}
+
+    def _barriers(self) -> None:
+        """Those whose members are all done, one of which is on POISON, or whose time is over."""
+        for qpool, known in self.state().items():
+            place, state = known.places[0], self.state()
+            if known.members is None or place.state != EntryState.DEFERRED:
+                continue
+            left = [state[each] for each in known.members if each in state]
+            if not left:
+                self._ask({qpool: known.freed(place.queue)})
+            elif place.until <= self.wall_ns // NS or any(each.on(POISON) for each in left):
+                self._ask({qpool: known.given_up(self.order)})
 
     def put_container(self, queue: int = A, size: int = 3000) -> int:
         """A message whose body is a file of its own; the file is there before it is put."""
@@ -652,6 +698,7 @@ class Life:
                 after = self.state()[qpool].failed(queue, now_s, ATTEMPTS_MAX, self.order)
                 self._ask({qpool: after})
         self._expire()
+        self._barriers()
         self.engine.tick()
         for qpool, message in self.state().items():
             places = message.places
@@ -672,7 +719,7 @@ class Life:
                 if place.queue in (A, B) and place.state in (EntryState.READY, EntryState.DEFERRED):
                     after = self.state()[qpool].expired(
                         place.queue, C if place.queue == A else 0, C, self.order)
-                    self._ask({qpool: after})
+                    self._ask({qpool: after, **self._given_up(qpool)})
 
     def widen(self) -> None:
         """A reload that adds many queues."""
@@ -748,6 +795,8 @@ class Life:
                 idle = message.on(IDEL)
                 assert idle is not None
                 effect[qpool] = message.moved(IDEL, [(queue, idle.priority)], order)
+        if action is Action.DELETE:
+            effect |= self._given_up(*(qpool for qpool, _ in items))
         self._ask(effect)
         self.order += len(items)
         order_of = Order(action, tuple(Item(*item) for item in items), b'{"sim": 1}',
@@ -764,7 +813,7 @@ class Life:
         for turn, queue in enumerate(queues):
             assert left is not None
             left = left.deleted(queue, 0, self.order + turn)
-        sequence = self._ask({qpool: left}, self.putters[putter])
+        sequence = self._ask({qpool: left, **self._given_up(qpool)}, self.putters[putter])
         self.order += len(queues)
         by_id = self.engine.by_id
         entries = by_id.places(self.core.t.slot_of(qpool))

@@ -44,6 +44,7 @@ class Known:
     expiry: int = 0  # wall clock ns
     group: int = 0  # the hash of its group id
     memory: str = ""  # no message: the id that a queue has had
+    members: tuple[int, ...] | None = None  # of a barrier; of one that is found they are not known
 
     def on(self, queue: int) -> Place | None:
         return next((place for place in self.places if place.queue == queue), None)
@@ -148,12 +149,17 @@ class Known:
         """What a restart makes of its delays: it counts them by the wall clock, each anew. READY
         with an `until` came by the monotonic clock, which only that manager knew, or by a wall
         clock that may be set back."""
-        if not any(p.until for p in self.places):
+        if not any(p.until for p in self.places) or self.members is not None:
             return self
         return replace(self, places=tuple(
             p if not p.until else
             replace(p, state=READY if p.until <= now_s else DEFERRED)
             for p in self.places))
+
+    def given_up(self, order: int) -> Known:
+        """A barrier that will never be ready: on POISON."""
+        place, = self.places
+        return replace(self, places=(Place(POISON, place.priority, order=order),))
 
     def _place(self, queue: int) -> Place:
         place = self.on(queue)
@@ -168,6 +174,8 @@ def same(found: Known | None, wanted: Known | None) -> bool:
     if found.payload != wanted.payload or len(found.places) != len(wanted.places):
         return False
     if (found.expiry, found.group, found.memory) != (wanted.expiry, wanted.group, wanted.memory):
+        return False
+    if (found.members is None) is not (wanted.members is None):
         return False
     if wanted.item and wanted.on(IDEL) is None and found.content != wanted.content:
         return False

@@ -17,8 +17,11 @@ import numpy as np
 
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
-from omq.core.engine import puts, relocation
+from omq.core.engine import barrier_ends, engine, operate, puts, relocation
+from omq.core.engine.barriers import Barriers, Failed
 from omq.core.engine.duplicates import Duplicates
+from omq.core.engine.state import Core
+from omq.core.load import rebuild
 from omq.core.redo import births
 from omq.core.redo.changes import Frame
 from omq.core.redo.redo import note_queue
@@ -41,7 +44,24 @@ from omq.storage.pool import PoolFiles
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.store import StoreWriter
 from tests.crash.sim import life
-from tests.crash.sim.life import SETTINGS
+from tests.crash.sim.life import SETTINGS, A
+
+_end_barrier, _fire_barriers = barrier_ends._end, barrier_ends.fire
+
+
+def _end_and_flush(core: Core, entry: int, failed: Failed | None) -> None:
+    _end_barrier(core, entry, failed)
+    core.block.flush()
+
+
+def _failing_later(core: Core, slot: int, words: str) -> None:
+    core.barriers.poisoned(core, slot, A)
+
+
+def _fire_alone(core: Core) -> None:
+    core.block.flush()
+    _fire_barriers(core)
+
 
 Patch = Callable[[], Iterator[None]]
 
@@ -454,6 +474,27 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a start does not ask the pool which ids a queue has had",
         lambda: [mock.patch.object(Duplicates, "load", lambda self, core, found: None)],
         workload="keys", shows=("changed",)),
+    "barrier-forgotten": Mutant(
+        "redo forgets that a message is a barrier",
+        lambda: [mock.patch.object(births, "_BARRIER", 0)],
+        workload="barriers", shows=("changed",)),
+    "barrier-not-loaded": Mutant(
+        "a start does not find out what barriers wait for",
+        lambda: [mock.patch.object(Barriers, "load", lambda self, core, entries, read: None)],
+        workload="barriers", shows=("changed",)),
+    "barrier-due-at-start": Mutant(
+        "a start takes a barrier whose time is over for ready",
+        lambda: [mock.patch.object(rebuild, "BARRIER", 0)],
+        workload="barriers", shows=("changed",)),
+    "barrier-by-itself": Mutant(
+        "that a member will never be done is in another block than its end",
+        lambda: [mock.patch.object(barrier_ends, "_end", _end_and_flush)],
+        workload="barriers", shows=("halved",)),
+    "barrier-behind": Mutant(
+        "a member is deleted before its barriers are ended, which the next group does",
+        lambda: [mock.patch.object(operate, "failing", _failing_later),
+                 mock.patch.object(engine, "fire", _fire_alone)],
+        workload="barriers", shows=("halved", "changed")),
     "retired-too-early": Mutant(
         "a journal file goes as soon as its bodies have ended, before a checkpoint says so",
         lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_is_enough)],

@@ -548,6 +548,50 @@ def keys(life: Life, random: Random) -> None:
     life.checkpoint()
 
 
+def barriers(life: Life, random: Random) -> None:
+    """Barriers whose members are done, fail, are cancelled, deleted or late, over checkpoints; one
+    whose time is over; the last one behind another start."""
+    for turn in range(2):
+        ids = [life.put(queue) for queue in (A, A, B)]
+        life.commit()
+        life.barrier(ids[:2])
+        life.barrier(ids[1:])
+        lost = [life.put(B, size=random.choice(SIZES[:2])), life.put(A, expiry_s=2)]
+        life.barrier([lost[turn], ids[0]])
+        life.commit()
+        if turn or random.random() < 0.5:
+            life.checkpoint()
+        given = life.give(A, random.choice((1, 2)))
+        life.commit()
+        life.settle(random.choice((DONE, FAIL)), given)
+        life.tick()
+        life.commit()
+        if turn:
+            life.pass_time(4)
+            life.tick()
+        elif random.random() < 0.5:
+            life.cancel(lost[0], B)
+        else:
+            life.operate(Action.DELETE, (lost[0], B))
+        life.commit()
+        life.barrier(ids[2:], within_s=20)
+        life.commit()
+        life.pass_time(DEATH_S + 1)
+        life.tick()
+        life.commit()
+        if random.random() < 0.5:
+            life.checkpoint()
+    member = life.put(B)
+    life.barrier([member])
+    life.commit()
+    life.stop()
+    after = Life(life.disk, life.settings, now_ns=life.wall_ns, model=dict(life.model))
+    after.settle(DONE, after.give(B, 3))
+    after.tick()
+    after.commit()
+    after.checkpoint()
+
+
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
     "rotation": rotation, "generations": generations, "behind": behind,
@@ -556,4 +600,4 @@ WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "operators": operators, "archived": archived,
     "units": units, "doubts": doubts, "times": times, "in_groups": in_groups,
     "queues": queues, "keys": keys, "cancels": cancels,
-    "cancels_in_work": cancels_in_work}
+    "cancels_in_work": cancels_in_work, "barriers": barriers}

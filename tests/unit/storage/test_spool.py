@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from omq.base import fault
+from omq.base import fault, side_files
 from omq.base.errors import (
     DiskError,
     NeedsRepair,
@@ -19,7 +21,8 @@ from omq.base.errors import (
     SpoolOwner,
 )
 from omq.storage import durable
-from omq.storage.disk import Disk
+from omq.storage.disk import Buffer, Disk
+from omq.storage.files import create_file
 from omq.storage.spool import SpoolInfo, create_spool, lock, open_spool
 from tests.unit.storage.world import use_faulty
 
@@ -135,6 +138,53 @@ def test_a_lock_names_its_holder_and_ends_with_it(info: SpoolInfo) -> None:
     done.set()
     holder.join()
     lock(path, "omqrecover").close()
+
+
+class _NoRoom(Disk):
+    """Refuses what is written in place."""
+
+    def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_the_text_of_a_lock_that_was_let_go_is_written_nowhere(
+        info: SpoolInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was refused, and is owed; the descriptor is another file's when it is made up for."""
+    monkeypatch.setattr(side_files, "RETRY_S", 0.0)
+    before = side_files.use(side_files.Calls())
+    try:
+        durable.use(_NoRoom())
+        held = lock(info.paths.checkpoint_lock, "pool.writer")
+        durable.use(Disk())
+        assert side_files.wait_s() is not None, "its text is owed"
+        number = held.fd
+        held.close()
+        with (tmp_path / "journal").open("w+b") as journal:
+            assert journal.fileno() == number
+            journal.write(b"of a journal")
+            journal.flush()
+            side_files.retry()
+            journal.seek(0)
+            assert journal.read() == b"of a journal"
+        assert side_files.wait_s() is None
+    finally:
+        side_files.use(before)
+
+
+def test_a_closed_file_writes_nowhere(tmp_path: Path) -> None:
+    """Not into the file that has its number now."""
+    one = create_file(tmp_path / "one")
+    number = one.fd
+    one.close()
+    other = create_file(tmp_path / "other")
+    assert other.fd == number
+    with pytest.raises(DiskError):
+        one.write([b"of the one"], 0)
+    durable.use(Disk())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        one.close()
+    assert other.read(10, 0) == b""
+    other.close()
 
 
 def test_a_lock_is_no_link(info: SpoolInfo) -> None:

@@ -206,6 +206,12 @@ def _why(view: IndexView, entry: EntryRow, readers: list[ReaderRow]) -> Answer |
     if entry.state is EntryState.HELD:
         return Answer(entry, "held", f"an operator holds it since {iso_time(entry.until_ns)}"
                       if entry.until_ns else "an operator holds it", ["omrelease ID"])
+    if entry.state is EntryState.DEFERRED and entry.message.flags & RecordFlag.BARRIER and not (
+            entry.attempts or entry.retries):
+        return Answer(entry, "barrier", "it waits until other messages are done, until "
+                      f"{due_text(view, entry.until_ns, now)} at the latest",
+                      [f"omq cancel --state {entry.message.qpool} says for how many",
+                       "omrelease ID makes it ready at once"])
     if entry.state is EntryState.DEFERRED:
         after = f" after {entry.attempts} failed attempts" if entry.attempts else ""
         return Answer(entry, "deferred", f"deferred{after} until "

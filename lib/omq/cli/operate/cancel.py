@@ -45,7 +45,9 @@ def _said(place: MessageState) -> str:
     reader = f" by {escape(place.reader)}" if place.reader else ""
     said = (f"; at {place.progress_time:%Y-%m-%d %H:%M:%S} it said: {escape(place.progress)}"
             if place.progress_time else "")
-    return f"{place.queue}: {place.state}{due}{reader}{said}"
+    waits = (f"; a barrier that waits for {place.waits_for} "
+             f"message{'s' if place.waits_for > 1 else ''}" if place.waits_for else "")
+    return f"{place.queue}: {place.state}{due}{reader}{said}{waits}"
 
 
 def _parser() -> argparse.ArgumentParser:

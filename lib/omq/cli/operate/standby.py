@@ -7,6 +7,7 @@
     omq standby status                                           how far it is behind
     omq standby pause|resume                                     its pool stays as it is; goes on
     omq standby promote                                          it becomes the primary
+    omq standby keep                      on all hosts: a lease in etcd decides who is primary
 
     on the primary's host:
     omq standby listen      serves standbys over TLS (omq-standby-listen.service)
@@ -191,6 +192,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _promote(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_lease import promote_by_lease
     from omq.core.standby.promotion import promote
     from omq.services.standby.asking import a_primary_answers
 
@@ -199,6 +201,14 @@ def _promote(options: argparse.Namespace) -> int:
     with ExitStack() as held:
         for path in (info.paths.manager_lock, info.paths.pool_lock):
             held.callback(spool.lock(path, NAME).close)
+        if settings.standby_lease:
+            made = promote_by_lease(location, info.instance, settings, options.won,
+                                    behind=options.behind)
+            print(f"{info.paths.root} is the primary of term {made.term}: 'omq standby keep' "
+                  "starts it")
+            return Exit.OK
+        if options.won is not None or options.behind:
+            raise BadRequest(reason="--won and --behind are for a lease (standby_lease)")
         if a_primary_answers(shlex.split(info.instance.primary), info.instance, settings,
                              location.conf_dir):
             raise PrimaryAnswers(primary=info.instance.primary)
@@ -206,6 +216,18 @@ def _promote(options: argparse.Namespace) -> int:
     print(f"{info.paths.root} is the primary of term {made.term}: start it with omrc. "
           "On the old primary's host, before anything starts there: omq standby demote")
     return Exit.OK
+
+
+def _keep(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_lease import keep
+
+    return keep(existing(options, tell_role=False))
+
+
+def _register(options: argparse.Namespace) -> int:
+    from omq.cli.operate.standby_lease import register
+
+    return register(existing(options, tell_role=False))
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -256,6 +278,8 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "pause": (_pause, "on a standby: receive and redo nothing, until resume"),
     "resume": (_resume, "on a standby: redo what arrived in the meantime"),
     "promote": (_promote, "this standby becomes the primary"),
+    "keep": (_keep, "by a lease in etcd: run what this member is, until a signal"),
+    "register": (_register, "on the primary: tell etcd that its term counts"),
     "send": (_send, "on the primary: serve a standby on standard input and output"),
     "listen": (_listen, "on the primary: serve standbys over TLS, until a signal"),
     "aside": (_aside, "on a former primary: what it has that the new one does not, by message"),
@@ -293,5 +317,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--since", type=int, metavar="LSN",
                         help="with aside and put-again: up to where the new primary has the "
                              "same, as 'omq standby status' there says")
+    parser.add_argument("--behind", action="store_true",
+                        help="with promote, where a lease decides: also a standby that may lack "
+                             "what was acknowledged")
+    parser.add_argument("--won", type=int, metavar="TERM", help=argparse.SUPPRESS)
     add_json(parser)
     return parser

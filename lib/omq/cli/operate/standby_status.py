@@ -16,6 +16,7 @@ from omq.base.paths import SpoolPaths
 from omq.cli import role
 from omq.cli.common import print_json
 from omq.format.standby import Synced
+from omq.services.standby import lease_file
 from omq.services.standby.lag import protection, standbys
 from omq.storage import journal_synced, promotions, spool, standby_holds
 from omq.storage.instance_file import Role
@@ -33,11 +34,14 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
         print_json(found)
     else:
         for key, value in found.items():
-            if value not in (None, "") and key not in ("standbys", "promotions", "protection"):
+            if value not in (None, "") and key not in (
+                    "standbys", "promotions", "protection", "lease"):
                 sys.stdout.write(f"{key:<16}{value}\n")
         if guard := found.get("protection"):
             sys.stdout.write(f"{'protection':<16}{guard['state']}: {len(guard['standbys'])} of "
                              f"{guard['wanted']} standbys that replies wait for\n")
+        if lease := found.get("lease"):
+            sys.stdout.write(f"{'lease':<16}{lease_line(lease)}\n")
         for made in found["promotions"]:
             sys.stdout.write(f"{'promotion':<16}term {made['term']}: member {made['member']}, "
                              f"behind LSN {made['lsn']}, {iso_time(made['time_ns'])}\n")
@@ -45,8 +49,9 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
             sys.stdout.write(f"{'standby':<16}{standby_line(each)}\n")
     follows = found["following"] if found["role"] == Role.STANDBY.value else all(
         each["following"] for each in members)
-    guarded = (found.get("protection") or {"state": "synced"})["state"] == "synced"
-    return Exit.OK if follows and guarded else Exit.NO
+    guarded = (found.get("protection") or {"state": "synced"})["state"] in ("synced", "leased")
+    leased = not (found.get("lease") or {"trouble": ""})["trouble"]
+    return Exit.OK if follows and guarded and leased else Exit.NO
 
 
 def status(paths: SpoolPaths) -> dict[str, Any]:
@@ -58,6 +63,8 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
                              "following": None,
                              "promotions": [asdict(each) for each in
                                             promotions.load(paths, instance.term)]}
+    if (lease := lease_file.load(paths)) is not None:
+        found["lease"] = lease.record() | {"trouble": lease.trouble}
     if instance.role is Role.PRIMARY:
         members, guard = [each.record() for each in standbys(paths)], protection(paths)
         return found | {"holds_unknown": _UNKNOWN if standby_holds.load(paths) is None else "",
@@ -69,6 +76,16 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
     if found["following"] is None and isinstance(mark, Synced):
         found["synced_lsn"] = mark.lsn
     return found
+
+
+def lease_line(state: dict[str, Any]) -> str:
+    """`held, 8.2 s left; primary: a; in sync: b`."""
+    in_sync = "whoever follows" if state["in_sync"] is None else (
+        ", ".join(state["in_sync"]) or "nobody")
+    left = f", {duration(state['left_s'])} left" if state["left_s"] else ""
+    why = f" ({state['trouble']})" if state["trouble"] else ""
+    holder = state["holder"] or "nobody"
+    return f"{state['state']}{left}; primary: {holder}; in sync: {in_sync}{why}"
 
 
 def standby_line(state: dict[str, Any]) -> str:

@@ -70,6 +70,9 @@ def main(argv: list[str] | None = None) -> int:
                                 waiting=partial(say, NAME))
     with connected as connection:
         for body in [message.body] if options.mail else _bodies(options, connection):
+            if options.when_done:
+                sys.stdout.write(f"{_barrier(options, connection, message, body)}\n")
+                break
             message_id = connection.put(
                 message.queues, body, priority=message.priority,
                 properties=message.properties, persistent=message.persistent,
@@ -80,6 +83,26 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(f"{message_id}\n")
             sys.stdout.flush()
     return 0
+
+
+def _barrier(options: argparse.Namespace, connection: Client, message: omq.Outgoing, body: bytes
+             ) -> str:
+    """Put a message that waits until others are done; its id."""
+    return connection.barrier(
+        message.queues[0], options.when_done, body, within_s=options.within,
+        properties=message.properties, priority=message.priority)
+
+
+def _check_barrier(options: argparse.Namespace, message: omq.Outgoing) -> None:
+    """What says when it may go is --within alone, and it is one message on one queue."""
+    if options.within is not None and not options.when_done:
+        raise BadRequest(reason="--within is for a message with --when-done")
+    if options.when_done and (
+            options.url or options.mail or len(message.queues) > 1 or len(options.words) > 2
+            or message.delay_s or message.expiry_s is not None or message.correlation_id
+            or message.reply_to or message.unique_key or message.persistent is False):
+        raise BadRequest(reason="with --when-done there is one message, on one queue of this host, "
+                         "with a priority and properties alone")
 
 
 def _outline(options: argparse.Namespace) -> omq.Outgoing:
@@ -97,6 +120,7 @@ def _outline(options: argparse.Namespace) -> omq.Outgoing:
         delay_s=options.defer,
         unique_key=options.unique_key,
     )
+    _check_barrier(options, found)
     if options.unique_key and len(options.words) > 2:
         raise BadRequest(reason="one key is for one message: name one file")
     first = (options.words[1:] or [STDIN])[0]
@@ -189,6 +213,7 @@ def _parser() -> argparse.ArgumentParser:
         echo hello | omsend ORDERS
         omsend ORDERS,AUDIT --priority urgent --property customer=42 order.xml
         omsend ORDERS --correlation-id order-42 reply.xml
+        omsend REPORTS report.txt --when-done "$FIRST" --when-done "$SECOND" --within 3600
         omsend -t -f billing@example.org < invoice.eml
         (echo 'To: bob'; echo 'Subject: disk'; echo; df) | omsend -t
         """,
@@ -234,5 +259,11 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
                                                                        "are expected")
     group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
                        help="not handed out before S seconds have passed")
+    group.add_argument("--when-done", metavar="ID", action="append", default=[],
+                       help="not handed out before the message with this id is done; may be given "
+                       "several times. If one of them fails too often, expires or is deleted, this "
+                       "message goes to POISON or its queue's dead-letter queue")
+    group.add_argument("--within", metavar="S", type=seconds,
+                       help="with --when-done: the same if they are not done after S seconds")
     group.add_argument("--expiry", metavar="S", type=seconds,
                        help="expires after S seconds and leaves its queues")

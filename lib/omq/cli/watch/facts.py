@@ -30,7 +30,9 @@ from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
+from omq.services.standby import lease_file
 from omq.services.standby.lag import Protected, StandbyState, protection, standbys
+from omq.services.standby.lease_file import LeaseState
 from omq.storage import archiver, disk_usage
 from omq.storage.disk_usage import NOTHING, Filled
 from omq.storage.journal import file_name
@@ -87,6 +89,7 @@ class Facts:
     causes: Causes = field(default_factory=Causes)
     standbys: tuple[StandbyState, ...] = ()
     protection: Protected | None = None  # None: nothing waits for standbys
+    lease: LeaseState | None = None  # None: there is none
 
     @property
     def standby_lag_s(self) -> float | None:
@@ -100,8 +103,15 @@ class Facts:
 
     @property
     def unprotected(self) -> float | None:
-        """1: fewer standbys answer than replies wait for; None: they wait for none."""
-        return None if self.protection is None else float(self.protection.state != "synced")
+        """1: fewer standbys answer than replies wait for, or the lease is over; None: replies wait
+        for nothing."""
+        return None if self.protection is None else float(
+            self.protection.state not in ("synced", "leased"))
+
+    @property
+    def lease_trouble(self) -> float | None:
+        """1: this member could not take part in a failover; None: there is no lease."""
+        return None if self.lease is None else float(bool(self.lease.trouble))
 
     @property
     def alive(self) -> bool:
@@ -122,6 +132,7 @@ def gather(location: Location) -> Facts:
     rest = (services, gates, _pending(location.paths), not wrong,
             _disk_bytes(str(location.paths.journal)))
     members, guard = standbys(location.paths), protection(location.paths)
+    lease = lease_file.watched(location.paths, location.conf_dir)
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
     try:
         with look(location.paths, Source.SEGMENT) as seen:
@@ -130,13 +141,13 @@ def gather(location: Location) -> Facts:
                          seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
                          seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
-                         parts, lag, causes, members, guard)
+                         parts, lag, causes, members, guard, lease)
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
                      filled=parts, archive_lag_s=lag,
                      causes=find(location, None, now_ns, services, gates, wrong, str(error)),
-                     standbys=members, protection=guard)
+                     standbys=members, protection=guard, lease=lease)
 
 
 def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:

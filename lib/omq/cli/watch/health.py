@@ -37,6 +37,7 @@ from omq.cli.watch.reasons import causes
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
+from omq.services.standby import lease_file
 
 NAME: Final = "omq health"
 _LINE_MAX: Final = 1024
@@ -87,14 +88,17 @@ def _shipping(location: Location) -> str:
 def _standby(location: Location, told: str, options: argparse.Namespace) -> int:
     """Of one that serves nobody: does it follow its primary?"""
     said = role.published(location.paths)
+    lease = lease_file.watched(location.paths, location.conf_dir)
+    trouble = lease.trouble if lease is not None else ""
     if options.json:
         print_json({"standby": told, "following": bool(said.get("following")),
-                    "lag_frames": said.get("lag_frames"), "error": said.get("error", "")})
+                    "lag_frames": said.get("lag_frames"), "error": said.get("error", ""),
+                    "lease": trouble if lease is not None else None})
     elif not options.quiet:
         sys.stdout.write(escape(told, _LINE_MAX) + "\n")
-        if said.get("error"):
-            sys.stdout.write(escape(f"    -> {said['error']}", _LINE_MAX) + "\n")
-    return Exit.OK if said.get("following") else Exit.NO
+        for each in filter(None, (said.get("error"), trouble)):
+            sys.stdout.write(escape(f"    -> {each}", _LINE_MAX) + "\n")
+    return Exit.OK if said.get("following") and not trouble else Exit.NO
 
 
 def findings(location: Location, alarms: tuple[Alarm, ...], facts: Facts) -> list[Condition]:

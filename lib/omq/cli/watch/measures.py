@@ -74,6 +74,7 @@ OF_INSTANCE: Final[dict[str, OfInstance]] = {
     "standbys_away": lambda facts: float(facts.standbys_away),
     "standby_lag_s": lambda facts: facts.standby_lag_s,
     "unprotected": lambda facts: facts.unprotected,
+    "lease_trouble": lambda facts: facts.lease_trouble,
 }
 OF_QUEUE: Final[dict[str, OfQueue]] = {
     "messages": lambda each, _now: float(each.row.messages),

@@ -18,6 +18,14 @@ def families(facts: Facts, label: str, instance: str) -> Iterator[Metric]:
                                       "many standbys as replies wait for", labels=[label])
         protected.add_metric([instance], 1 - facts.unprotected)
         yield protected
+    if facts.lease is not None:
+        left = GaugeMetricFamily("omq_standby_lease_seconds", "For so long this member has the "
+                                 "lease; 0: it is not the primary", labels=[label])
+        left.add_metric([instance], facts.lease.left_s())
+        trouble = GaugeMetricFamily("omq_standby_lease_trouble", "1: this member could not take "
+                                    "part in a failover", labels=[label])
+        trouble.add_metric([instance], float(bool(facts.lease.trouble)))
+        yield from (left, trouble)
     found = facts.standbys
     labels = [label, "member"]
     following = GaugeMetricFamily("omq_standby_following", "1: the standby follows", labels=labels)

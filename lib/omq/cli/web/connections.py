@@ -33,6 +33,9 @@ from omq.services.network.source import source_of
 _CREDENTIALS_BYTES: Final = 12  # struct ucred: pid, uid, gid
 _SHUTDOWN_S: Final = 5
 """For the end of TLS."""
+_LINGER_S: Final = 10
+"""What a client still sends behind a refusal is read and dropped so long: cut at once, it would be
+told of a broken connection and never see why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class Connection(RequestHandler):
                  loop: asyncio.AbstractEventLoop) -> None:
         settings = connections.settings
         super().__init__(server, loop=loop, access_log=None,  # type: ignore[arg-type]
-                         keepalive_timeout=settings.web_idle_timeout_s, lingering_time=0,
+                         keepalive_timeout=settings.web_idle_timeout_s, lingering_time=_LINGER_S,
                          max_line_size=16_384,
                          auto_decompress=False)  # few bytes would be many before they are reckoned
         self._connections = connections

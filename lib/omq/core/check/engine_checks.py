@@ -18,6 +18,7 @@ import numpy as np
 from omq.base.arrays import Vector
 from omq.core.check.broken_rules import Report, Rule
 from omq.core.check.limit_checks import check_limits
+from omq.core.engine.barriers import BARRIER, MEMBER
 from omq.core.engine.engine import Engine
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
@@ -63,6 +64,7 @@ class EngineChecks:
         self._check_failures(np.flatnonzero(used))
         self._check_volatile(np.flatnonzero(used))
         self._check_times()
+        self._check_barriers(np.flatnonzero(used))
 
     def _row(self, row: int) -> str:
         return f"entry {row}"
@@ -105,7 +107,7 @@ class EngineChecks:
                       if entry < self._high and self._state[entry] == _DEFERRED
                       and sequences[entry] == sequence and leases[entry] == lease)
         for entry in np.flatnonzero(self._state == _DEFERRED).tolist():
-            if valid[entry] != 1:
+            if valid[entry] != 1 and entry not in self._core.barriers.due:
                 self._report.add(Rule.DUE, self._row(entry), f"{valid[entry]} times to wake it")
 
     # order
@@ -286,3 +288,19 @@ class EngineChecks:
         for slot in np.flatnonzero(t.v["m_expiry"] * (t.v["m_qpool"] != 0)).tolist():
             if (slot, t.m_qpool[slot]) not in waiting and not times.is_over(slot):
                 self._report.add(Rule.TIME, f"message {slot}", "nothing ends it")
+
+    def _check_barriers(self, used: Vector) -> None:
+        """Who waits and whom they wait for know each other; both are there."""
+        t, barriers, add = self._t, self._core.barriers, self._report.add
+        flagged = set(t.v["m_qpool"][used[t.v["m_flags"][used] & MEMBER != 0]].tolist())
+        if flagged != set(barriers.members):
+            add(Rule.MESSAGE, "barriers", f"members {sorted(barriers.members)}, marked "
+                f"{sorted(flagged)}")
+        pairs = {(entry, qpool) for qpool, entries in barriers.members.items() for entry in entries}
+        if pairs != {(entry, each) for entry, live in barriers.waiting.items() for each in live}:
+            add(Rule.MESSAGE, "barriers", "members and barriers do not name each other")
+        for entry, live in barriers.waiting.items():
+            if self._state[entry] != _DEFERRED or not t.m_flags[t.e_message[entry]] & BARRIER:
+                add(Rule.MESSAGE, self._row(entry), "waits as a barrier and is none")
+            if not live and entry not in barriers.due:
+                add(Rule.MESSAGE, self._row(entry), "waits for nothing")

@@ -15,6 +15,7 @@ from omq.base import limits
 from omq.base.arrays import Vector, distinct
 from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
 from omq.core.engine import limited, puts
+from omq.core.engine.barriers import MEMBER
 from omq.core.engine.duplicates import watching
 from omq.core.engine.durations import worked_many
 from omq.core.engine.engine import Engine
@@ -202,7 +203,7 @@ def done_many(engine: Engine, party: Party, area: memoryview, count: int, sequen
              & (v["e_reader"][entries] == party.slot + 1)
              & (v["m_qpool"][slots] == asked["qpool"]) & (v["e_lease"][entries] == asked["lease"])
              & (v["m_parts"][slots] == 1)
-             & (v["m_flags"][slots] & (CONTAINER | GROUPED | NOTED) == 0)
+             & (v["m_flags"][slots] & (CONTAINER | GROUPED | NOTED | MEMBER) == 0)
              & (v["m_flags"][slots] & PERSISTENT != 0) & (v["e_queue"][entries] == queue))
     if (queue == IDEL or not plain.all() or len(distinct(entries)) != count or core.runs
             or (core.limited and core.keyed(queue))):

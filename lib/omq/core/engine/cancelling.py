@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from omq.base.errors import LeaseLost, MessageBusy, NotInState
+from omq.core.engine.barrier_ends import room
 from omq.core.engine.operate import FRAMES_PER_ITEM, delete, say_who
 from omq.core.engine.settle import Verdict, give_back, held
 from omq.core.engine.state import HAS_ID, IDEL, REMEMBERS, Core, Party
@@ -124,7 +125,8 @@ class ById:
                                   reader=self.reader_of(entry) or "a reader")
             if t.e_state[entry] == _PREPARED:
                 raise NotInState(qpool_id=qpool, queue=queue, action="cancel", state=_IN_DOUBT)
-        core.block.reserve(1 + FRAMES_PER_ITEM * len(entries), len(text))
+        frames, size = room(core, {t.e_message[entry] for entry in entries})
+        core.block.reserve(1 + FRAMES_PER_ITEM * len(entries) + frames, len(text) + size)
         unit = say_who(core, party, len(entries), text)
         for left, entry in enumerate(entries, 1 - len(entries)):
             if t.e_state[entry] == _ACTIVE and take_back is not None:

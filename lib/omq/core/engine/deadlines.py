@@ -38,7 +38,10 @@ def wake(core: Core) -> None:
             _, entry, sequence, lease = heappop(heap)
             if (t.e_state[entry] == _DEFERRED and t.e_sequence[entry] == sequence
                     and t.e_lease[entry] == lease):
-                core.back(entry)
+                if entry in core.barriers.waiting:
+                    core.barriers.late(entry)
+                else:
+                    core.back(entry)
     if core.limited:
         limited.wake(core)
 

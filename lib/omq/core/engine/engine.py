@@ -22,6 +22,7 @@ from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import SpoolFull
 from omq.base.fault import point
 from omq.core.engine import moves, puts, settle
+from omq.core.engine.barrier_ends import fire
 from omq.core.engine.block import Block
 from omq.core.engine.cancelling import ById
 from omq.core.engine.clients import Clients
@@ -79,6 +80,7 @@ class Engine:
         self.queues = Queues(core, self.books, statistics.forget)
         self.expiry, self.by_id, self.failures = Expiry(core), ById(core), core.failures
         self.index = core.t.readonly()  # for those who serve clients: to look at
+        core.barriers.told = self.poisoned.append
         core.block.on_flush = self._flushed
         core.block.on_rotate = self.books.name_everything
 
@@ -176,6 +178,10 @@ class Engine:
     def operate(self, party: Party, order: Order) -> Outcome:
         return operate(self.core, party, order, self.forget_reader)
 
+    def waits_for(self, entry: int) -> int:
+        """How many messages a barrier still waits for; 0: it is none, or does not wait."""
+        return len(self.core.barriers.waiting.get(entry, ()))
+
     def forget_reader(self, entry: int) -> None:
         """An operator takes a message out of its reader's hands."""
         self.limbo.pop(entry, None)
@@ -217,6 +223,8 @@ class Engine:
         self.back.retry()
         if core.times.used:
             self.expiry.tick()
+        if core.barriers.due:
+            fire(core)
         self.statistics.sample(now, core.now_ns)
 
     def expire(self) -> list[Waiter]:
@@ -235,6 +243,8 @@ class Engine:
         if core.suspect_given and core.runnable:
             return core.mono_ns  # the next suspect
         best = min(self.statistics.due, self.timeouts.next(), soonest(core))
+        if core.barriers.due:
+            best = min(best, core.barriers.paused_until)
         if core.times.used:
             best = min(best, self.expiry.due)
         return min(best, self.back.due, self.limbo_until)

@@ -28,6 +28,8 @@ import numpy as np
 
 from omq.base.arrays import Vector, distinct
 from omq.base.errors import SpoolFull
+from omq.core.engine.barrier_ends import failing, room
+from omq.core.engine.barriers import MEMBER
 from omq.core.engine.deadlines import until
 from omq.core.engine.failures import NOTED
 from omq.core.engine.freeing import free_many
@@ -145,7 +147,8 @@ def expire(core: Core, slot: int) -> None:
     """Off the queues that it leaves now. SpoolFull: it is still on the others."""
     for entry in core.t.entries_of(slot):
         if core.t.e_state[entry] in _LEAVE and core.rules[core.t.e_queue[entry]].expires:
-            core.block.reserve(1, 0)
+            frames, size = room(core, (slot,))
+            core.block.reserve(1 + frames, size)
             _leave(core, slot, entry)
 
 
@@ -161,7 +164,8 @@ def discard_many(core: Core, slots: list[int]) -> list[int]:
     discards[[queue for queue, rules in core.rules.items()
               if rules.expires and not rules.expired_to]] = True
     plain = ((v["m_parts"][rows] == 1) & core.times.are_over(rows)
-             & (v["m_flags"][rows] & (PERSISTENT | CONTAINER | GROUPED | NOTED) == PERSISTENT)
+             & (v["m_flags"][rows] & (PERSISTENT | CONTAINER | GROUPED | NOTED | MEMBER)
+                == PERSISTENT)
              & (v["e_state"][entries] == _READY) & discards[queues]
              & ((v["e_prev"][entries] | v["e_next"][entries] != 0)
                 | (v["q_head"][chains] == entries + 1)))
@@ -212,6 +216,8 @@ def _leave(core: Core, slot: int, entry: int) -> None:
         flags = _IDEL if t.m_flags[slot] & CONTAINER else _LAST
     elif not any(core.rules[other].expires for other in rest):
         flags = _TIMELESS
+    if t.m_flags[slot] & MEMBER:
+        failing(core, slot, f"it expired on {core.rules[queue].name}")
     t.e_attempts[entry] = 0
     lsn = frame_for(core, FrameType.EXPIRE, flags, entry, None, target=target,
                     parts=core.runs.get(slot, 1) if flags & _LAST else 0)

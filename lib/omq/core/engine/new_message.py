@@ -19,4 +19,5 @@ class NewMessage:
     expiry: int
     parts: int
     payload: bytes | memoryview
+    members: str = ""  # of a barrier, once they are judged (core.engine.barriers)
     skips: int = 0  # QPoolIds that stay unused before its own: of duplicates

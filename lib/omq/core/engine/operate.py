@@ -34,6 +34,8 @@ from omq.base.errors import (
     OmqError,
     UnknownQueue,
 )
+from omq.core.engine.barrier_ends import failing, room
+from omq.core.engine.barriers import MEMBER
 from omq.core.engine.moves import grow_records, move_entry
 from omq.core.engine.puts import check_queue, check_together
 from omq.core.engine.settle import frame_for, give_back
@@ -124,8 +126,9 @@ def operate(core: Core, party: Party, order: Order, take_back: Callable[[int], N
         raise BadRequest(reason=f"{len(order.items)} messages, an order takes {ITEMS_MAX}")
     parts = max(1, len(order.targets)) * PART.size
     core.block.flush()  # puts of this group are seen in the index: first they are on the disk
-    core.block.reserve(1 + FRAMES_PER_ITEM * len(order.items),
-                       len(order.text) + parts * len(order.items))
+    frames, size = room(core, _members(core, order)) if order.action is Action.DELETE else (0, 0)
+    core.block.reserve(1 + FRAMES_PER_ITEM * len(order.items) + frames,
+                       len(order.text) + parts * len(order.items) + size)
     for item in order.items:
         try:
             one = _choose(core, order, item, outcome.lsn)
@@ -141,6 +144,12 @@ def operate(core: Core, party: Party, order: Order, take_back: Callable[[int], N
         _APPLY[order.action](core, party, order, one, outcome.lsn)
         outcome.done.append(item.qpool)
     return outcome
+
+
+def _members(core: Core, order: Order) -> list[int]:
+    """The slots of its messages."""
+    found = (core.t.slot_of(item.qpool) for item in order.items if item.qpool > 0)
+    return [slot for slot in found if slot >= 0]
 
 
 def say_who(core: Core, party: Party, count: int, text: bytes) -> int:
@@ -255,6 +264,8 @@ def delete(core: Core, party: Party, entry: int, keep_ns: int, unit: int, sequen
     """Off its queue, which is not IDEL. `sequence`, `flags`: of the request that it carries out."""
     t, slot = core.t, core.t.e_message[entry]
     queue, priority = t.e_queue[entry], t.e_priority[entry]
+    if t.m_flags[slot] & MEMBER:
+        failing(core, slot, f"it was deleted from {core.rules[queue].name}")
     last = t.m_parts[slot] == 1
     until = core.now_ns + keep_ns if keep_ns else 0
     if last and (until or t.m_flags[slot] & CONTAINER):

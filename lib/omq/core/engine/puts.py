@@ -23,6 +23,7 @@ from omq.base.errors import (
     SpoolFull,
     UnknownQueue,
 )
+from omq.core.engine.barriers import ASKED
 from omq.core.engine.duplicates import MEMORY
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.limits import NOTHING
@@ -38,6 +39,7 @@ from omq.format.wire import PutFlag
 
 END = int(FrameFlag.REQUEST_END | FrameFlag.RESULT)
 _QUEUES, _PREPARED = int(FrameFlag.QUEUES), int(FrameFlag.PREPARED)
+_BARRIER = int(FrameFlag.BARRIER)
 _GROUPED = int(PutFlag.GROUPED)
 NO_PLACE = (0, 0)
 
@@ -82,6 +84,8 @@ def rows_kept(core: Core, party: Party, *, moves: bool = False) -> int:
 
 def check(core: Core, new: NewMessage, kept: int) -> list[Part]:
     """Everything that can refuse a put; its queue parts. `kept`: see rows_kept."""
+    if new.flags & ASKED and not new.members:
+        raise BadRequest(reason="a barrier is put alone, or by a unit of work of one phase")
     if new.flags & MEMORY:
         parts = parts_of(core, new)
     elif not new.parts:
@@ -127,6 +131,8 @@ def check_together(core: Core, slot: int, entry: int, parts: Sequence[Part],
 
 def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0) -> int:
     """Check, append, apply; the QPoolId. `unit`: LSN of the disposition that it belongs to."""
+    if new.flags & ASKED:
+        core.barriers.judged(core, party, (new,))
     parts = check(core, new, rows_kept(core, party))
     core.block.reserve(1, len(new.payload))
     body = NO_PLACE if new.flags & PERSISTENT else place_bodies(core, [new])[0]
@@ -184,6 +190,8 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
             flags, payload, crc = _QUEUES, pack_parts(parts), 0
     if prepared:
         flags |= _PREPARED
+    if new.members:
+        flags |= _BARRIER
     expiry = _expiry(core, new, parts)
     lsn = block.frame(
         FrameType.PUT, ends | flags | new.flags & (CONTAINER | MEMORY), new.queue, qpool,
@@ -222,4 +230,6 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns, prepared,
                        moment=part.is_moment)
     core.limits.arriving = NOTHING
+    if new.members:
+        core.barriers.born(core, slot, new.members)
     return qpool

@@ -48,7 +48,8 @@ class Recall:
         for qpool in wanted:
             slot = t.slot_of(qpool) if qpool > 0 else -1
             entry = -1 if slot < 0 or t.m_flags[slot] & REMEMBERS else t.entry_on(slot, queue)
-            if entry >= 0 and t.e_state[entry] == _DEFERRED:
+            if (entry >= 0 and t.e_state[entry] == _DEFERRED
+                    and entry not in core.barriers.waiting):
                 entries.append(entry)
             else:
                 passed.append(qpool)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from omq.base import limits
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest, LeaseLost
+from omq.core.engine.barriers import MEMBER
 from omq.core.engine.durations import worked
 from omq.core.engine.retry import idel_pause_ns, retry_ns
 from omq.core.engine.state import (
@@ -150,6 +151,8 @@ def done(core: Core, entry: int, party: Party, sequence: int, flags: int, unit: 
         core.drop_message(slot)
         return lsn
     last = t.m_parts[slot] == 1
+    if last and t.m_flags[slot] & MEMBER:
+        core.barriers.done(core, slot)
     if last and t.m_flags[slot] & CONTAINER:
         lsn = frame_for(core, FrameType.DONE, flags | _IDEL, entry, party, sequence, unit=unit)
         core.drop_entry(entry)
@@ -249,6 +252,8 @@ def poison(core: Core, entry: int, party: Party | None, sequence: int, flags: in
         fresh = core.new_entry(slot, target, priority, lsn)
         t.e_attempts[fresh] = attempts
     core.failures.note(t, slot, note_of(packet, target, reason, core.now_ns))
+    if t.m_flags[slot] & MEMBER:
+        core.barriers.poisoned(core, slot, queue)
 
 
 def apply(core: Core, party: Party, verdict: Verdict, sequence: int, *, ends: bool) -> bool:

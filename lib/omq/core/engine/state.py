@@ -15,6 +15,7 @@ from heapq import heappush
 
 from omq.base.config import NONE
 from omq.core.engine import limited
+from omq.core.engine.barriers import Barriers
 from omq.core.engine.block import Block
 from omq.core.engine.disk_state import DiskState
 from omq.core.engine.duplicates import Duplicates
@@ -102,6 +103,7 @@ class Core(Lanes):
     times: Times = field(init=False)  # core.engine.expiry
     duplicates: Duplicates = field(default_factory=Duplicates)
     failures: Failures = field(default_factory=Failures)
+    barriers: Barriers = field(default_factory=Barriers)
 
     def __post_init__(self) -> None:
         self.times, self.groups = Times(self.t), Groups(self.t)
@@ -186,6 +188,8 @@ class Core(Lanes):
         self.count_state(queue, state, 1)
         if before == _ACTIVE and self.limited and queue in self.limited:
             limited.left(self, entry, queue)
+        if before == _DEFERRED and self.barriers.waiting:
+            self.barriers.left(self, entry)
         if self.times.over:
             self.times.seen(self.t.e_message[entry])
 
@@ -213,6 +217,8 @@ class Core(Lanes):
         self.count_state(queue, state, -1)
         t.q_depth[queue] -= 1
         slot = t.e_message[entry]
+        if state == _DEFERRED and self.barriers.waiting:
+            self.barriers.left(self, entry)
         self.part(slot, entry)
         following = whole = -1
         flags = t.m_flags[slot]

@@ -88,6 +88,7 @@ def commit(core: Core, party: Party, taken: Sequence[Verdict], new: Sequence[New
     """Finish what was taken and put what is new, as one; the first new QPoolId, 0: there is none,
     and how many were put. The caller has seen to it that a block can hold it."""
     entries = entries_of(core, party, taken)
+    core.barriers.judged(core, party, new)
     first, asked = core.next_qpool if new else 0, len(new)
     new, absorbed = core.duplicates.judged(core, new, len(entries))
     kept = rows_kept(core, party, moves=bool(entries))  # one that ends messages is like a move

@@ -51,6 +51,7 @@ class Loaded:
     entries: int = 0
     limbo: dict[int, int] = field(default_factory=dict)  # active entry -> pool.lease_tag
     prepared: list[int] = field(default_factory=list)  # entries of units of work in doubt
+    barriers: list[int] = field(default_factory=list)  # entries that may wait for others
     findings: list[Finding] = field(default_factory=list)
     bodies: list[Found] = field(default_factory=list)  # that are not there (bodies_there)
     duplicates: list[tuple[int, int]] = field(default_factory=list)  # (file, record) of the losers

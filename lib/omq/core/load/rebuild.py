@@ -24,6 +24,7 @@ import numpy as np
 from omq.base.arrays import Vector, distinct
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import IndexFull
+from omq.core.engine.barriers import BARRIER
 from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REMEMBERS, REPLAYED, Core
 from omq.core.load.pool_columns import COPIED, Loaded, Rows, gather, without_duplicates
 from omq.format import message as message_format
@@ -32,7 +33,7 @@ from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
 
-_FLAGS_KEPT = 3 | HAS_ID | REPLAYED | REMEMBERS
+_FLAGS_KEPT = 3 | HAS_ID | REPLAYED | REMEMBERS | BARRIER
 
 
 def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
@@ -128,7 +129,10 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     parts = {name: vector[order] for name, vector in parts.items()}
     priority, state = priority[order], state[order]
     until = parts["until"].astype(np.int64)
-    due = (state == EntryState.DEFERRED) & (until * NS <= core.now_ns)
+    # As the put of a barrier has left it, and no reader's deferral.
+    barrier = ((state == EntryState.DEFERRED) & (parts["attempts"] == 0) & (parts["retries"] == 0)
+               & (rows.messages["flags"][parts["row"]] & BARRIER != 0))
+    due = (state == EntryState.DEFERRED) & (until * NS <= core.now_ns) & ~barrier
     state[due] = EntryState.READY
     deferred = state == EntryState.DEFERRED
     active = state == EntryState.ACTIVE
@@ -161,6 +165,7 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     core.runnable.update(distinct(parts["queue"]).tolist())
     core.active = int(np.count_nonzero(active))
     loaded.prepared = np.flatnonzero(prepared).tolist()
+    loaded.barriers = np.flatnonzero(barrier).tolist()
     loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}
     core.moments = [(t.e_until[e], e, t.e_sequence[e], 0)
                     for e in np.flatnonzero(deferred).tolist()]

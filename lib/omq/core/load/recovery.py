@@ -74,6 +74,7 @@ class Recovered:
     judged: list[Found] = field(default_factory=list)  # `findings`, and what they mean
     aside: frozenset[int] = frozenset()  # pool files that stay as they are, for a repair
     term: int = 0  # of the new manager
+    new_term: bool = False  # it is the first start of it
 
 
 def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
@@ -131,7 +132,8 @@ def recover(paths: SpoolPaths, settings: Settings, uuid: bytes, pool: PoolFiles,
     return Recovered(redo.lsn, first, epoch, next_qpool, last, redo.clean_stop or not redo.lsn,
                      redo.queues, redo.clients, [each.finding for each in judged],
                      redo.frames_seen, control is not None and control.contents is None,
-                     redo.definitions, judged, aside, term)
+                     redo.definitions, judged, aside, term,
+                     term > seen)
 
 
 def _last_term(paths: SpoolPaths, uuid: bytes, term: int) -> int:

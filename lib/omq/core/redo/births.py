@@ -50,6 +50,7 @@ _DESCRIBED = ("message_id", "correlation_id", "reply_to", "origin", "group_seque
               "segment_offset", "report")  # fmt: skip
 _PREPARED = int(FrameFlag.PREPARED)
 _MEMORY = int(FrameFlag.MEMORY)
+_BARRIER = int(FrameFlag.BARRIER)
 _NO_ID = np.zeros(1, dtype="V24")[0]
 
 
@@ -70,7 +71,8 @@ def compact_records(window: Window, rows: Rows, heads: Rows) -> Rows:
     given = (frames["lease"] != 0) & (heads["message_id"] != _NO_ID)
     out["flags"] = (int(RecordFlag.PERSISTENT) | frames["flags"] & int(FrameFlag.CONTAINER)
                     | np.where(given, int(RecordFlag.HAS_ID), 0)
-                    | np.where(frames["flags"] & _MEMORY, int(RecordFlag.MEMORY), 0))
+                    | np.where(frames["flags"] & _MEMORY, int(RecordFlag.MEMORY), 0)
+                    | np.where(frames["flags"] & _BARRIER, int(RecordFlag.BARRIER), 0))
     out["location"], out["offset"] = number[origin], at[origin] + frames["offset"]
     out["application"] = _first_bytes(heads["application"], 4)
     out["trace"] = _first_bytes(heads["trace_id"], 8).view("<u8")

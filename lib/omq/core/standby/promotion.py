@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from omq.base.errors import StandbyDiverged
+from omq.base.errors import BadRequest, StandbyDiverged
 from omq.base.fault import point
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
@@ -36,9 +36,10 @@ from omq.storage.promotions import Promotion
 
 def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: int,
             progress: Callable[[], None] = lambda: None, *, role: Role = Role.PRIMARY,
-            primary: str = "") -> Instance:
-    """See the module; what instance.json says now. `role`, `primary`: what it becomes, and what is
-    said of the primary; a copy to look at is a former one."""
+            primary: str = "", won: int | None = None) -> Instance:
+    """See the module; what instance.json says now. `won`: the term, where a lease gives it; one
+    that was given before, and under which nobody served, is left out. `role`, `primary`: what it
+    becomes, and what is said of the primary; a copy to look at is a former one."""
     mark = settle(paths, instance.uuid)
     adopt(paths, instance.uuid, replace(mark, durable=max(mark.durable, mark.lsn)))
     point("promote.after_mark")
@@ -55,6 +56,10 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
         replica.close()
     point("promote.after_redo")
     term = max(instance.term, mark.term) + (role is Role.PRIMARY)
+    if won is not None:
+        if won < term:
+            raise BadRequest(reason=f"term {won} is not one after {term - 1}")
+        term = won
     made = replace(instance, term=term, role=role, primary=primary)
     if role is Role.PRIMARY:
         promotions.note(paths, Promotion(made.term, mark.lsn, made.member, time_ns))

@@ -24,7 +24,7 @@ class MessageState:
     name[pid], empty when it is not known since a restart), deferred (until `due`), held (by an
     operator), prepared (in a unit of work in doubt). `attempts`: as Message.attempts counts.
     `progress`: what its reader said of it with `touch`, and when; kept while it is in work, and not
-    over a restart of the queue manager."""
+    over a restart of the queue manager. `waits_for`: how many messages a barrier waits for."""
 
     queue: str
     state: str
@@ -33,6 +33,7 @@ class MessageState:
     reader: str
     progress: str = ""
     progress_time: datetime | None = None
+    waits_for: int = 0
 
 
 class ActsById:
@@ -62,7 +63,8 @@ class ActsById:
         return [MessageState(
             str(each["queue"]), str(each["state"]), _moment(each["until_ns"]),
             int(each["attempts"]), str(each["reader"]), str(each.get("progress", "")),
-            _moment(each.get("progress_ns", 0))) for each in answer["places"]]
+            _moment(each.get("progress_ns", 0)), int(each.get("waits_for", 0)))
+            for each in answer["places"]]
 
     def said_of(self, qpool: int, queue: str) -> tuple[str, datetime | None]:
         """What the reader of a message on this queue said of it last (MessageState.progress), and

@@ -31,6 +31,7 @@ from omq.base.errors import (
 )
 from omq.base.paths import SpoolPaths, chosen_spool, existing_spool
 from omq.format.property_values import Value
+from omq.ipc.client.barriers import PutsBarriers
 from omq.ipc.client.cancelling import ActsById
 from omq.ipc.client.connection_parts import Wire
 from omq.ipc.client.in_doubt import EndsUnits
@@ -80,7 +81,7 @@ def connect(spool: Path | str | None = None, instance: str | None = None, name: 
     return Client(paths, names.check_client_name(name), timeout_s, waiting)
 
 
-class Connection(EndsUnits, ActsById):
+class Connection(EndsUnits, ActsById, PutsBarriers):
     """A registered client of a queue manager; made by `omq.connect`. A context manager.
 
     A connection has one request under way and belongs to one thread at a time (ConnectionBusy) and

@@ -24,6 +24,7 @@ from omq.storage import containers
 
 _REDELIVERED: Final = int(GivenFlag.REDELIVERED)
 _PERSISTENT: Final = int(GivenFlag.PERSISTENT)
+_NOTED: Final = int(GivenFlag.NOTED)
 
 
 class Holder(Protocol):
@@ -71,7 +72,7 @@ class Message(PayloadFacts):
     @property
     def noted(self) -> bool:
         """Whether `failure` has more than the queue to say."""
-        return bool(self._flags & GivenFlag.NOTED)
+        return bool(self._flags & _NOTED)
 
     @property
     def persistent(self) -> bool:

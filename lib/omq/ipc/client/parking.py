@@ -48,6 +48,11 @@ def descriptor(reader: Reader) -> int:
     return reader._link.descriptor
 
 
+def rings_within(reader: Reader, wait_ms: int) -> bool:
+    """Whether `finish` has something to do within so many milliseconds, for which this waits."""
+    return reader._link.rings_within(wait_ms)
+
+
 def finish(reader: Reader, *, now: bool = False) -> list[Message] | None:
     """See the module. What was to wake it is met with that."""
     answer = reader._collected(now=now)

@@ -5,6 +5,7 @@ rings (ipc.client.parking has what a program does with it).
 from __future__ import annotations
 
 import contextlib
+import select
 import threading
 import time
 from dataclasses import dataclass
@@ -41,6 +42,12 @@ class ParkingLink(Link):
     def descriptor(self) -> int:
         """What can be read when there is news of the parked request; -1: the manager is away."""
         return -1 if self._line is None else self._line.descriptor
+
+    def rings_within(self, wait_ms: int) -> bool:
+        """Whether there is news of the parked request within so many milliseconds."""
+        waits = select.poll()
+        waits.register(self.descriptor, select.POLLIN)
+        return bool(waits.poll(wait_ms))
 
     def hear(self) -> None:
         """Read away the bells of requests that were waited for: nobody looks for them."""
@@ -95,10 +102,10 @@ class ParkingLink(Link):
                     raise Lost("not registered")
                 if not parked.sent:
                     self._resent(parked)
-                if now:
+                if not line.rang(self._sequence):
+                    if not now:
+                        return None
                     line.ask({"op": "cancel", "sequence": self._sequence})
-                elif not line.rang(self._sequence):
-                    return None
                 if not gate.wait():
                     self._await(gate, None)
                 return self._read()

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from omq.base import limits
 from omq.base.errors import ConnectionForked, LeaseLost
-from omq.fast.handed_messages import Facts, Hold, Record, in_child
+from omq.fast.handed_messages import PROMPT_S, Facts, Hold, Record, in_child
 from omq.fast.reader_note import Note
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.client.ids_asked import IdAsked
@@ -111,6 +111,12 @@ class Settling(Hold):
         """Send what is recorded; what came too late is counted in `lost`."""
         if self._records:
             self._request(_SETTLE, 0, None, 0)
+
+    def prompt(self) -> None:
+        """`flush` when it is time for it: behind settlements that were gathered, if no request
+        followed them."""
+        if time.monotonic() - self._asked > PROMPT_S:
+            self.flush()
 
     # the request
 

@@ -32,12 +32,15 @@ from omq.base.errors import (
     UnitTooLarge,
 )
 from omq.format.journal import FRAME
+from omq.format.members import before_text
 from omq.format.property_values import Value
 from omq.format.wire import Operation
 from omq.ipc.client import in_doubt
+from omq.ipc.client.barriers import as_barrier, barrier_message
 from omq.ipc.client.put_arguments import outgoing_of
 from omq.ipc.client.unit_parts import part_bytes, parts_of, rows_max, taken_row
 from omq.ipc.client.unit_taking import Taking
+from omq.ipc.wire import arguments
 from omq.ipc.wire.exchange import Answer
 from omq.ipc.wire.outgoing import Encoded, Outgoing
 
@@ -75,7 +78,9 @@ class Unit(Taking):
             expiry_s=expiry_s, reply_to=reply_to, delay_s=delay_s, at=at,
             group_id=group_id, group_sequence=group_sequence, last_in_group=last_in_group,
             unique_key=unique_key, outgoing=outgoing)
-        encoded = self._wire.encode(message, listed)
+        self._add(self._wire.encode(message, listed), message)
+
+    def _add(self, encoded: Encoded, message: Outgoing) -> None:
         size = FRAME.size + len(encoded.payload)
         if self._bytes + size > self._link.unit_bytes:
             error = UnitTooLarge(limit=self._link.unit_bytes, what="bytes", key="unit_bytes_max")
@@ -83,6 +88,19 @@ class Unit(Taking):
             raise error
         self._bytes += size
         self._new.append((encoded, message))
+
+    def barrier(self, queue: str, body: bytes = b"", *, within_s: float | None = None,
+                properties: Mapping[str, Value] | None = None,
+                priority: int | str | None = None, message_id: bytes | str = b"") -> None:
+        """A barrier (Connection.barrier) for all that this unit has put so far: none of them can
+        end before it is there. BadArgument: nothing was put. Such a unit ends in one phase."""
+        self._check_open()
+        self._check_messages(1)
+        if not self._new:
+            raise arguments.wrong("queue", queue, "a barrier comes behind what the unit puts")
+        message = barrier_message(queue, before_text(len(self._new)), body, within_s, properties,
+                                  priority, message_id)
+        self._add(as_barrier(self._wire.encode(message)), message)
 
     def _put_for(self, reply: Outgoing) -> None:
         self.put(reply.queues, outgoing=reply)

@@ -7,6 +7,8 @@
                    "progress_ns"}, ...]}
     said     {"op": "said", "message": QPoolId, "queue": name}: what its reader said of it last
                -> {"progress", "progress_ns"}
+    members  {"op": "members", "ids": [hexadecimal digits ...]}: for a barrier
+               -> {"qpools": [QPoolId ...]}, of those that are there and this client may see
     lost     {"op": "lost", "message": QPoolId, "lease": that it was held under} -> {"taken": true}
              if it was taken out of this reader's hands, as far as this manager remembers
 
@@ -78,8 +80,25 @@ class Cancelling:
              "state": EntryState(t.e_state[entry]).name.lower(),
              "until_ns": t.e_until[entry] if t.e_state[entry] == _DEFERRED else 0,
              "attempts": t.e_attempts[entry], "reader": engine.by_id.reader_of(entry),
+             "waits_for": engine.waits_for(entry),
              **self._progress(entry)}
             for entry in self._meant(session, identifier, self._may_look)]}
+
+    def members(self, session: Session, question: Question) -> Question:
+        """The question. Who may not see one gets the answer of one that is not there: it has
+        ended."""
+        said = list(question["ids"])
+        if len(said) > ITEMS_MAX:
+            raise BadRequest(reason=f"{len(said)} ids, a question has {ITEMS_MAX}")
+        found = set[int]()
+        for each in said:
+            try:
+                entries = self._meant(session, bytes.fromhex(str(each)), self._may_look)
+            except NoMessage:
+                continue
+            t = self._engine.index
+            found |= {t.m_qpool[t.e_message[entry]] for entry in entries}
+        return {"qpools": sorted(found)}
 
     def said(self, session: Session, question: Question) -> Question:
         """The question. NoMessage."""
@@ -99,7 +118,8 @@ class Cancelling:
     @property
     def operations(self) -> dict[str, Callable[[Session, Question], Question]]:
         """The questions by their names."""
-        return {"state": self.state, "said": self.said, "lost": self.lost}
+        return {"state": self.state, "said": self.said, "lost": self.lost,
+                "members": self.members}
 
     def _progress(self, entry: int) -> Question:
         words, time_ns = self._engine.by_id.said_of(entry)

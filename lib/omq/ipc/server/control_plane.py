@@ -12,6 +12,7 @@
     status    counters, for tools       operate, free, recall, resolve  operator_plane
     units     units of work in doubt, of this user or, who may `admin` POISON, of all
     standby   how far a standby has synced: held_replies
+    lease     until when this primary may acknowledge, as its keeper says: leased_replies
     queue, temporary  queues are made, changed and removed: queue_plane
 
 Every question is one JSON line and gets one JSON line: {"status": 0, ...} or the error's status and
@@ -97,7 +98,7 @@ class ControlPlane:
         self.queues = QueuePlane(server, settings, log, self.operators.answer_later)
         self._later = {**self.operators.later, "queue": self.queues.queue,
                        "temporary": self.queues.temporary, "standby": server.standby,
-                       **self.bodies.later}
+                       "lease": server.lease, **self.bodies.later}
 
     def watched_by(self, watching: Watching) -> None:
         """Somebody is told from now on."""

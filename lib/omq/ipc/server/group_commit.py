@@ -17,6 +17,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import Waiter
 from omq.ipc.server.doors import Door
 from omq.ipc.server.held_replies import HeldReplies
+from omq.ipc.server.leased_replies import LeasedReplies
 from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.reader_notes import Looks
 from omq.ipc.server.recent_requests import RecentRequests
@@ -128,6 +129,12 @@ class GroupCommit(ABC):
         if self.held is None:
             raise BadRequest(reason="nothing waits for standbys here (standby_sync)")
         self.held.heard(session, question)
+
+    def lease(self, session: Session, question: dict[str, Any]) -> None:
+        """Until when the lease is. BadRequest."""
+        if not isinstance(self.held, LeasedReplies):
+            raise BadRequest(reason="nothing waits for a lease here (standby_lease)")
+        self.held.lease(session, question)
 
     def remember(self, lsn: int) -> None:
         """After the commit: a client that loses its manager while it waits is told that what it

@@ -55,6 +55,8 @@ class Protection(Enum):
     SYNCED = "synced"  # it is on as many standbys as are wanted
     WAITING = "waiting"  # too few answer, and nothing is acknowledged
     ALONE = "alone"  # too few answer, and it is on this disk alone
+    LEASED = "leased"  # it is on this disk, and waits for no standby but for the lease
+    FENCED = "fenced"  # the lease is over, and nothing is acknowledged
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ class HeldReplies:
 
     def _release(self) -> None:
         limit, groups = self._limit, self._groups
-        while groups and groups[0].lsn <= limit:
+        while groups and groups[0].lsn <= limit and self._may():
             group = groups.popleft()
             for session in group.sessions:
                 if not session.gone:
@@ -147,6 +149,10 @@ class HeldReplies:
             for door, answer in group.answers:
                 if not door.closed:
                     say(door, answer)
+
+    def _may(self) -> bool:
+        """Looked at before each group: may anything be released at this moment?"""
+        return True
 
     def _tell(self) -> None:
         """Who asks is told how far the disk here is, when that is news."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from omq.base import clock
@@ -89,8 +90,9 @@ class Outgoing:
     def with_body(self, body: bytes) -> Outgoing:
         """The same with this body. What else it says was looked at, and is shared."""
         made = object.__new__(Outgoing)
-        for name, member in _MEMBERS:
-            member.__set__(made, body if name == "body" else member.__get__(self))
+        _SET_BODY(made, body)
+        for set_, value in zip(_SET_OTHERS, _OTHERS(self), strict=True):
+            set_(made, value)
         return made
 
     @property
@@ -99,7 +101,10 @@ class Outgoing:
         return arguments.identifier(self.message_id, "message_id")
 
 
-_MEMBERS = [(each.name, Outgoing.__dict__[each.name]) for each in fields(Outgoing)]
+_SET_BODY = Outgoing.__dict__["body"].__set__
+_NAMES = [each.name for each in fields(Outgoing) if each.name != "body"]
+_OTHERS = attrgetter(*_NAMES)
+_SET_OTHERS = [Outgoing.__dict__[name].__set__ for name in _NAMES]
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from omq.amqp.delivery import Outgoing
@@ -23,6 +24,7 @@ from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection import Client
+    from omq.ipc.client.message import Message
     from omq.ipc.client.reader import Reader
     from omq.services.amqp.session import Session
 
@@ -37,6 +39,7 @@ class Enrolling:
         self._taker: Taker | Browser | None = None
         self._unsettled: dict[bytes, Given] = {}  # by tag, in the order sent
         self._enrolled = 0  # of open transactions
+        self._says: list[tuple[Message, Say]] = []  # settlements, and not given to a turn yet
         self._over = False
 
     @abstractmethod
@@ -58,8 +61,9 @@ class Enrolling:
                                in_transaction(said)))
 
     async def call(self, work: Callable[[Client, Reader], T]) -> T:
-        """In the thread that has what was enrolled."""
+        """In the thread that has what was enrolled, behind what was said."""
         assert isinstance(self._taker, Taker)
+        self._carry_out()
         return await self._taker.call(work)
 
     def committed(self, some: Sequence[Taken]) -> None:
@@ -89,6 +93,7 @@ class Enrolling:
 
     def _left(self, count: int) -> None:
         self._enrolled -= count
+        self._carry_out()
         if self._session.gone or self._over:
             if self._over and not self._enrolled and self._taker is not None:
                 self._taker.close()
@@ -96,10 +101,22 @@ class Enrolling:
             self.room_again()  # there is room for others
 
     def _say(self, given: Given, say: Say) -> None:
-        native = given.native
-        if self._taker is not None and native is not None:
-            def said() -> None:
-                with suppress(LeaseLost):  # the manager took it back: it comes again, flagged
-                    say(native)
+        """`_carry_out` follows, when all that came together was heard."""
+        if given.native is not None:
+            self._says.append((given.native, say))
 
-            self._taker.say(said)
+    def _carry_out(self) -> None:
+        """What was said, in its order, by one turn."""
+        says = self._says
+        if says and self._taker is not None:
+            self._says = []
+            self._taker.say(partial(_carried, says))
+
+
+def _carried(says: list[tuple[Message, Say]]) -> None:
+    """In a turn."""
+    for native, say in says:
+        try:
+            say(native)
+        except LeaseLost:  # the manager took it back: it comes again, flagged
+            continue

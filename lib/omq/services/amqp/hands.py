@@ -31,6 +31,11 @@ class Hands:
         """That were started."""
         return len(self._threads)
 
+    @property
+    def spare(self) -> bool:
+        """There is nobody whose work waits for a thread, and would not get one."""
+        return not self._work or len(self._threads) < self._most
+
     def give(self, work: Callable[[], None]) -> None:
         """To be done soon, in the order given."""
         with self._changed:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from omq.amqp.delivery import Incoming as Delivery
@@ -38,6 +38,7 @@ from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
+    from omq.services.amqp.transactions import Transaction
 
 
 @dataclass(slots=True)
@@ -61,6 +62,8 @@ class Incoming:
         self._most = session.host.policy.settings.amqp_message_bytes_max
         self._room = session.host.room(self._user)
         self._folder = session.host.context.paths.temp
+        self._small_max = min(PIECES_BYTES, self._most + translation.HEAD_BYTES_MAX)
+        self._patterns = translation.Patterns(self._user, self._host.threshold)
         self._answers = Answers(session, self._user)
         self._arriving = self._arrival()
         self._credit = 0  # what the client may send
@@ -96,7 +99,11 @@ class Incoming:
         self._read(delivery)
 
     def _read(self, delivery: Delivery) -> None:
-        arriving = self._arriving
+        arriving, chunks = self._arriving, delivery.chunks
+        if (len(chunks) == 1 and not delivery.partial and 0 < len(chunks[0]) <= self._small_max
+                and not arriving.size):
+            self._small(delivery)
+            return
         while not arriving.busy and (chunk := self._link.recv()):
             arriving.take(chunk)
         if arriving.busy or delivery.partial or delivery.chunks or not arriving.flushed():
@@ -115,6 +122,28 @@ class Incoming:
                 break
         if not self._session.gone:
             self._session.kick()
+
+    def _small(self, delivery: Delivery) -> None:
+        """All of it came in one frame: as `_whole`, without an Arrival."""
+        data = self._link.recv()
+        self._link.advance()
+        self._credit -= 1
+        size, settled = len(data) + OVERHEAD_BYTES, delivery.settled
+        self._usual = max(size, self._usual // 2)
+        if self._room.lacks(len(data)):
+            self._answers.no_room(delivery)
+            return
+        transaction = None
+        try:
+            if delivery.outcome == TRANSACTIONAL:
+                transaction = self._session.transactions.of(delivery)
+            message = self._patterns.message(data, settled=settled)
+        except Untranslatable as error:
+            self._answers.rejected(delivery, error.condition, error.reason)
+            self.flowed()
+            return
+        self._room.hold(size)
+        self._arrived(_Transfer(delivery, Arrived(message, None, size, 0), settled), transaction)
 
     def _whole(self, delivery: Delivery) -> None:
         arriving, self._arriving = self._arriving, self._arrival()
@@ -141,13 +170,16 @@ class Incoming:
             return
         arrived.size += OVERHEAD_BYTES
         self._room.hold(OVERHEAD_BYTES)
+        self._arrived(_Transfer(delivery, arrived, settled), transaction)
+
+    def _arrived(self, transfer: _Transfer, transaction: Transaction | None) -> None:
         if transaction is None:
-            self._waiting.append(_Transfer(delivery, arrived, settled))
+            self._waiting.append(transfer)
             self._stirred.set()
         else:
-            self._give(arrived)
-            transaction.put(arrived, self._address.queues if self._address else ())
-            self._answers.in_transaction(delivery, transaction.name)
+            self._give(transfer.arrived)
+            transaction.put(transfer.arrived, self._address.queues if self._address else ())
+            self._answers.in_transaction(transfer.delivery, transaction.name)
             self.flowed()
 
     def _give(self, arrived: Arrived) -> None:
@@ -244,23 +276,29 @@ class Incoming:
 
     async def _put_some(self) -> None:
         settings = self._host.policy.settings
-        some = [self._waiting[i] for i in range(
-            min(len(self._waiting), settings.amqp_batch_messages_max))]
+        some = [*islice(self._waiting, settings.amqp_batch_messages_max)]
         name = destination(some[0].arrived.message)
         if self._address is None:
             some = [*takewhile(lambda each: destination(each.arrived.message) == name, some)]
         self._under_way = len(some)
         told = await self._told(name, [(each.arrived.message, each.arrived.file) for each in some])
         self._under_way = 0
-        for each, fate in zip(some, told, strict=False):
-            if fate.fate is Fate.LATER:
-                break
-            self._waiting.popleft()
-            self._done_with(each)
-            if not self._over:
-                self._answers.told(each.delivery, fate)
-            elif fate.fate is Fate.REFUSED:
-                self._answers.refused(str(fate.error))
+        size = filed = 0
+        try:
+            for each, fate in zip(some, told, strict=False):
+                if fate.fate is Fate.LATER:
+                    break
+                self._waiting.popleft()
+                size += each.arrived.size
+                filed += each.arrived.filed
+                each.arrived.close()
+                if not self._over:
+                    self._answers.told(each.delivery, fate)
+                elif fate.fate is Fate.REFUSED:
+                    self._answers.refused(str(fate.error))
+        finally:
+            self._room.release(size)
+            self._room.unfile(filed)
         if told and told[-1].fate is Fate.LATER:
             if self._over:
                 self._give_up(told[-1])

@@ -25,6 +25,10 @@ class Room:
         """There is too much of this user already."""
         return self.free < 0 or self._disk.free(self._user) < 0
 
+    def lacks(self, size: int) -> bool:
+        """Whether it would be `full` with so many bytes more."""
+        return self.free < size or self._disk.free(self._user) < 0
+
     def hold(self, size: int) -> None:
         self._held += size
         self._memory.take(self._user, size)

@@ -46,6 +46,7 @@ class Outgoing(Enrolling):
         self._user = session.user.name
         self._address: Address | None = None
         self._confirming: dict[bytes, Delivery] = {}  # said, and not on the disk
+        self._to_confirm: list[bytes] = []  # of these, what no turn was asked for yet
         self._pouring: Delivery | None = None  # that whose pieces are being sent
         self._tags = self._bytes = 0  # sent, since the beginning
         self._began = self._counted = False
@@ -73,9 +74,8 @@ class Outgoing(Enrolling):
         del self._unsettled[tag]
         self._say(known, outcome(delivery))
         if not delivery.settled and self._taker is not None:
-            loop = asyncio.get_running_loop()
             self._confirming[tag] = delivery
-            self._taker.afterwards(lambda: _told(loop, self._confirm, tag))
+            self._to_confirm.append(tag)
 
     def _break_off(self) -> None:
         """The delivery under way does not come to its end."""
@@ -83,12 +83,22 @@ class Outgoing(Enrolling):
             self._link.abort(self._pouring)
         self._pouring = None
 
-    def _confirm(self, tag: bytes) -> None:
-        delivery = self._confirming.pop(tag)
-        if self._session.gone or self._over:
-            return
-        delivery.update(state_bytes(delivery.outcome, delivery.fields))
-        delivery.settle()
+    def _heard(self) -> None:
+        """All that came together: it is carried out at once, and confirmed when that is done."""
+        self._carry_out()
+        tags = self._to_confirm
+        if tags and self._taker is not None:
+            self._to_confirm = []
+            loop = asyncio.get_running_loop()
+            self._taker.afterwards(lambda: _told(loop, self._confirm, tags))
+
+    def _confirm(self, tags: list[bytes]) -> None:
+        for tag in tags:
+            delivery = self._confirming.pop(tag)
+            if self._session.gone or self._over:
+                continue
+            delivery.update(state_bytes(delivery.outcome, delivery.fields))
+            delivery.settle()
         self._session.kick()
 
     def flowed(self) -> None:
@@ -98,6 +108,7 @@ class Outgoing(Enrolling):
 
     def room_again(self) -> None:
         """Take as much as the client wants and the line carries."""
+        self._heard()
         if self._taker is None or not self._began or self._over:
             return
         settings, link, session = self._host.policy.settings, self._link, self._session
@@ -140,6 +151,7 @@ class Outgoing(Enrolling):
             failed = False
         self._unsettled.clear()
         self._pouring = None
+        self._carry_out()
         if self._enrolled and isinstance(self._taker, Taker):  # the transaction has its word first
             self._taker.put_back()
         else:
@@ -165,16 +177,34 @@ class Outgoing(Enrolling):
         if self._over or self._session.gone:
             for given in messages:
                 self._say(given, released)
+            self._carry_out()
             return
         for given in messages:
-            self._send(given)
+            if given.begins and given.ends:
+                self._send_whole(given)
+            else:
+                self._send(given)
         if drained:
             self._drains = 0
             self._link.drained()
         self._session.stir(self)
         self._session.kick()
 
+    def _send_whole(self, given: Given) -> None:
+        link, native, data = self._link, given.native, given.data
+        settles = self._presettled or native is None
+        self._tags += 1
+        self._bytes += len(data)
+        delivery = Delivery(link, b"%d" % self._tags, settled=settles)
+        if not settles:
+            given.data = b""  # it is held, perhaps for long
+            self._unsettled[delivery.tag] = given
+        link.write(delivery, data)
+        if self._presettled and native is not None:
+            self._say(given, done)
+
     def _send(self, given: Given) -> None:
+        """A piece of one."""
         link, native = self._link, given.native
         settles = self._presettled or native is None
         if given.begins:
@@ -265,6 +295,7 @@ class Outgoing(Enrolling):
             self._host.uncount_receiver(self._user)
 
 
-def _told(loop: asyncio.AbstractEventLoop, confirm: Callable[[bytes], None], tag: bytes) -> None:
+def _told(loop: asyncio.AbstractEventLoop, confirm: Callable[[list[bytes]], None], tags: list[bytes]
+          ) -> None:
     """From the thread."""
-    loop.call_soon_threadsafe(confirm, tag)
+    loop.call_soon_threadsafe(confirm, tags)

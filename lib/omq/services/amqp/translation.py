@@ -21,7 +21,7 @@ from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.limits import AMQP_TTL_MAX_S
 from omq.base.names import check_queue_name
 from omq.fast.amqp_encoding import encoded as encoded_value
-from omq.fast.amqp_message import Sections, head
+from omq.fast.amqp_message import Sections, body_at, head
 from omq.format.amqp_types import Malformed, Symbol, Timestamp, Uint
 from omq.ipc.client.browsed import Browsed
 from omq.ipc.client.message import Message as Native
@@ -41,6 +41,8 @@ DELIVERY_DELAY: Final = "x-opt-delivery-delay"  # ms
 PRIORITY_MAX: Final = 9
 HEAD_BYTES_MAX: Final = 128 * 1024
 """More than all that is beside the body of a message which omq takes."""
+PATTERNS_MAX: Final = 64
+"""That are remembered of a link: each is at most 512 bytes, and what was made of them."""
 (_ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _CONTENT_ENCODING, _EXPIRY,
  _CREATED, _GROUP, _SEQUENCE, _REPLY_GROUP) = range(13)
 _FIELDS: Final = 13
@@ -73,6 +75,33 @@ def decoded(data: bytes, terms: Terms, kind: str = "", foot: bytes = b"") -> Out
         raise Untranslatable("amqp:decode-error", f"no message of AMQP: {error}") from error
     except (BadArgument, BadName) as error:
         raise Untranslatable("amqp:invalid-field", str(error)) from error
+
+
+class Patterns:
+    """Messages of one sender. What says the same before its body as one before is not read again:
+    `decoded` makes the same of the same bytes, but of a time that is left."""
+
+    def __init__(self, user: str, threshold: int) -> None:
+        self._terms = [Terms(user, settled=each, threshold=threshold) for each in (False, True)]
+        self._known: dict[tuple[bytes, bool], Outgoing] = {}
+
+    def message(self, data: bytes, *, settled: bool) -> Outgoing:
+        """As `decoded`. Untranslatable."""
+        terms = self._terms[settled]
+        at = body_at(data)
+        if at < 0 or len(data) - at > terms.threshold:
+            return decoded(data, terms)
+        # Before a body are 5 bytes of its section, or 8: then the fifth is its code, 0xB0.
+        said = data[: at - (8 if data[at - 5] else 5)], settled
+        pattern = self._known.get(said)
+        if pattern is not None:
+            return pattern.with_body(data[at:])
+        made = decoded(data, terms)
+        if made.expiry_s is None and not made.message_id and not made.correlation_id:
+            if len(self._known) >= PATTERNS_MAX:
+                self._known.clear()
+            self._known[said] = made.with_body(b"")
+        return made
 
 
 def _outgoing(message: Sections, terms: Terms, kind: str, foot: bytes) -> Outgoing:
@@ -197,11 +226,11 @@ def footer(message: Native | Browsed) -> bytes:
 
 
 def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
-    texts = message.texts
+    texts = message.texts if message.properties_bytes else {}
     attempts = message.attempts
     fields: list[Any] = [None] * _FIELDS
     kind, notes, foot = "data", "", ""
-    if any(name.startswith(PREFIX) for name in texts):
+    if texts and any(name.startswith(PREFIX) for name in texts):
         kind = texts.pop(PREFIX + "body", "data")
         notes = texts.pop(ANNOTATIONS, "")
         foot = texts.pop(FOOTER, "")
@@ -224,7 +253,8 @@ def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
         values_out(texts) if texts else {})
     if bodiless:
         return made
-    return made + bodies.section(message.body, kind) + sections.footer_section(bytes.fromhex(foot))
+    made += bodies.section(message.body, kind)
+    return made + sections.footer_section(bytes.fromhex(foot)) if foot else made
 
 
 def _fields(fields: list[Any], texts: dict[str, str]) -> None:

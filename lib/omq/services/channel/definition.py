@@ -29,7 +29,7 @@ OMQ, FOREIGN = "omq", "foreign"
 ORDER: Final = "reset"
 """A key that is not for people: `omq channel reset` says it, and it goes when it is carried out."""
 _DAY_S: Final = 86_400
-_HOST: Final = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
+_HOST: Final = re.compile(r"[A-Za-z0-9.:_-]{1,255}(,[A-Za-z0-9.:_-]{1,255}){0,15}")
 _USER: Final = re.compile(r"[A-Za-z0-9_.@-]{0,64}")
 _ADDRESS: Final = re.compile(r"[!-~]{1,200}")
 
@@ -58,7 +58,8 @@ class Key:
 
 
 KEYS: Final[dict[str, Key]] = {
-    "host": Key("", "host name or address of the other side", pattern=_HOST),
+    "host": Key("", "host name or address of the other side; several with commas: the members of "
+                    "one instance, of which the first that answers is taken", pattern=_HOST),
     "port": Key("0", "its port; 0: 5671 with TLS, else 5672", least=0, most=65535),
     "tls": Key("yes", "TLS from the first byte; no: only to this host, or with plain = everywhere",
                words=("yes", "no")),
@@ -118,14 +119,15 @@ class Channel:
         return self.values["tls"] == "yes"
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        return self.text("host"), self.number("port") or (5671 if self.tls else 5672)
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each member of the other side."""
+        port = self.number("port") or (5671 if self.tls else 5672)
+        return [(host, port) for host in self.text("host").split(",")]
 
     @property
     def peer(self) -> str:
         """For people."""
-        return "{} port {}".format(*self.address)
+        return f"{self.text('host')} port {self.addresses[0][1]}"
 
     @property
     def reset(self) -> Reset | None:

@@ -60,15 +60,16 @@ class Line:
         self._refusals: dict[str, str] = {}  # addresses whose links the other side has ended
         self._eof = False
         self._over: ChannelRefused | None = None  # what the next attach, or pump, says
+        self._host = ""  # of those of the channel, which answers
         self._due = 0.0  # when the engine wants to look at its clock
         self._collector = Collector()
         self._transport = transport = Transport(Transport.CLIENT)
         self._connection = connection = Connection()
-        self.socket = self._connect(found, timeout_s)
+        self.socket = self._connect(found)
         try:
             connection.collect(self._collector)
             connection.container = f"omq-{hello.manager}"
-            connection.hostname = channel.address[0]
+            connection.hostname = self._host
             connection.user, connection.password = found.user or None, found.password or None
             sasl = transport.sasl()
             sasl.allow_insecure_mechs = True  # what may cross it was decided before (security)
@@ -83,18 +84,29 @@ class Line:
             self.socket.close()
             raise
 
-    def _connect(self, found: Credentials, timeout_s: float) -> socket.socket:
-        host, port = self._channel.address
-        try:
-            line = socket.create_connection((host, port), timeout=timeout_s)
-            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if found.tls is not None:
-                line = secure(line, found.tls, host, max(0.1, self._deadline - time.monotonic()))
-            line.settimeout(0.0)
-        except ssl.SSLCertVerificationError as error:
-            raise refused(self._channel, f"TLS: {error.verify_message}") from error
-        except OSError as error:
-            raise self.broken(str(error)) from error
+    def _connect(self, found: Credentials) -> socket.socket:
+        """The first host that answers; each has its share of the time that is left. A certificate
+        that is not believed is one that does not answer: another member may have a good one."""
+        listed = self._channel.addresses
+        for i, (host, port) in enumerate(listed):
+            left = max(0.1, self._deadline - time.monotonic()) / (len(listed) - i)
+            self._host = host
+            try:
+                return self._dial(host, port, found, left)
+            except ssl.SSLCertVerificationError as error:
+                failure: Exception = refused(self._channel, f"TLS: {error.verify_message}")
+            except OSError as error:
+                failure = self.broken(str(error) if len(listed) == 1 else f"{host}: {error}")
+        raise failure
+
+    @staticmethod
+    def _dial(host: str, port: int, found: Credentials, timeout_s: float) -> socket.socket:
+        deadline = time.monotonic() + timeout_s
+        line = socket.create_connection((host, port), timeout=timeout_s)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if found.tls is not None:
+            line = secure(line, found.tls, host, max(0.1, deadline - time.monotonic()))
+        line.settimeout(0.0)
         return line
 
     # links

@@ -37,7 +37,8 @@ def credentials(channel: Channel, settings: Settings, conf_dir: Path) -> Credent
     if user:
         password = _password(channel, settings, conf_dir)
     tls = context_for_peers(settings, conf_dir) if channel.tls else None
-    if tls is None and channel.text("plain") == "loopback" and not _loopback(channel.text("host")):
+    if tls is None and channel.text("plain") == "loopback" and not all(
+            _loopback(host) for host, _ in channel.addresses):
         raise BadChannel(channel=channel.name, key="tls", reason="others could read the line",
                          allowed="tls=yes, a host that is this one, or plain=everywhere")
     shown = bool(settings.channel_tls_certificate) and tls is not None

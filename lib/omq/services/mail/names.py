@@ -10,6 +10,13 @@ HOSTS_MAX most preferred count, of a host's addresses ADDRESSES_MAX. What was fo
 time that the DNS says, between TTL_MIN_S and `dns_ttl_max_s`. The DNS takes any bytes for a name:
 what is no host name is left out, for `Peer` would read a "/" at its beginning as a UNIX socket.
 
+With `dns_validates` the AD bit of an answer counts, for the name servers verify signatures and the
+way to them is safe. Then TLSA records are asked of each exchanger of a domain whose mail is to be
+secured by DANE, if its MX records and its addresses are signed (RFC 7672 section 2.2). A question
+for TLSA that has no answer is no answer that there are none: such a host is not used.
+
+A domain "=host:port" is a host that routes.conf names, of which the same is asked but for MX.
+
 No errors: `Found.problem` says what is wrong, and `permanent` whether for good. A name that does
 not exist is for good; a server that does not answer, or wrongly, is for now.
 """
@@ -20,14 +27,17 @@ import ipaddress
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.services.delivery.worker import PEER, RECIPIENTS, Report
+from omq.services.mail.dane import Tlsa, usable
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.smtp_address import domain_problem
 from omq.services.mail.smtp_reply import Verdict
+from omq.services.mail.sts_policy import StsPolicy
+from omq.services.mail.tls_policy import DANE, UNUSABLE, USABLE
 from omq.services.network.secret_file import wrong
 
 if TYPE_CHECKING:
@@ -35,21 +45,39 @@ if TYPE_CHECKING:
 
     from omq.base.settings import Settings
     from omq.services.mail.routes import Routes
+    from omq.services.mail.sts_domains import StsDomains
 
 HOSTS_MAX: Final = 10
 ADDRESSES_MAX: Final = 8
 TTL_MIN_S: Final = 30.0
 NAMES_KNOWN: Final = 10_000
 DNS_PORT: Final = 53
+NAMED: Final = "="
+"""Before a host that is not looked up by MX records."""
+_EDNS_BYTES: Final = 1232
+_REASON_MAX: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanger:
-    """One host; smaller preferences come first."""
+    """One host; smaller preferences come first. `dane`: "" (nothing to go by), usable, unusable, or
+    why it is not known."""
 
     preference: int
     host: str
     addresses: tuple[str, ...]
+    dane: str = ""
+    tlsa: tuple[Tlsa, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Of one question: `secure`: signed, and verified by the name server."""
+
+    records: Sequence[Any]
+    ttl_s: float
+    secure: bool
+    name: str  # where aliases led
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +89,7 @@ class Found:
     status: str = ""
     problem: str = ""
     permanent: bool = False
+    sts: StsPolicy | None = None
 
     def ordered(self) -> list[Exchanger]:
         """By preference, equals by chance (RFC 5321 section 5.1)."""
@@ -87,7 +116,8 @@ def check_names(settings: Settings, conf_dir: Path) -> None:
 class NamesWorker:
     """The worker of the channel that looks names up; a peer is a domain."""
 
-    def __init__(self, settings: Settings, routes: Routes) -> None:
+    def __init__(self, settings: Settings, routes: Routes, sts: StsDomains | None = None) -> None:
+        import dns.flags
         import dns.resolver
 
         self._resolver: dns.resolver.Resolver = dns.resolver.Resolver(
@@ -95,6 +125,12 @@ class NamesWorker:
         if settings.dns_servers:
             self._resolver.nameservers = _servers(settings.dns_servers)
         self._resolver.cache = dns.resolver.LRUCache(NAMES_KNOWN)
+        self._validates = settings.dns_validates
+        if self._validates:
+            self._resolver.use_edns(0, dns.flags.DO, _EDNS_BYTES)
+            self._resolver.flags = dns.flags.RD | dns.flags.AD
+        self._routes, self._site, self._port = routes, settings.unix_tls, settings.unix_port
+        self._sts = sts
         self._timeout_s = float(settings.dns_timeout_s)
         self._ttl_max_s = float(settings.dns_ttl_max_s)
         self._kinds = {"any": ("AAAA", "A"), "ipv6": ("AAAA",), "ipv4": ("A",)}[settings.unix_ip]
@@ -127,7 +163,14 @@ class NamesWorker:
 
         self._deadline = time.monotonic() + self._timeout_s
         try:
-            return self._exchangers(domain)
+            if domain.startswith(NAMED):
+                return self._host(domain.removeprefix(NAMED))
+            found = self._exchangers(domain)
+            if self._sts is not None and found.hosts and self._may_have_sts(domain):
+                # Afterwards: no answer about a policy holds up what is known of the hosts.
+                found = replace(found, sts=self._sts.of(domain.lower(), self._texts,
+                                                        self._addresses))
+            return found
         except dns.resolver.NXDOMAIN:
             return _never(TTL_MIN_S, "5.1.2", f"the domain {domain} does not exist")
         except (dns.exception.Timeout, dns.resolver.NoNameservers, OSError) as error:
@@ -138,14 +181,17 @@ class NamesWorker:
     def _exchangers(self, domain: str) -> Found:
         if problem := domain_problem(domain):
             return _never(TTL_MIN_S, "5.1.2", f"{domain} is no domain: {problem}")
-        records, ttl_s = self._ask(domain, "MX")
+        answer = self._ask(domain, "MX")
+        records, ttl_s = answer.records, answer.ttl_s
         listed = [(each.preference, str(each.exchange).rstrip(".").lower()) for each in records]
         if len(listed) == 1 and not listed[0][1]:
             return _never(ttl_s, "5.1.10", f"{domain} takes no mail (null MX)")
-        usable = [each for each in listed if each[1] and not domain_problem(each[1])]
-        if listed and not usable:
+        named = [each for each in listed if each[1] and not domain_problem(each[1])]
+        if listed and not named:
             return _never(ttl_s, "5.4.4", f"no mail exchanger of {domain} has the name of a host")
-        hosts = self._reached(sorted(usable)[:HOSTS_MAX] or [(0, domain.lower())])
+        wanted = answer.secure and self._level(domain) in DANE
+        hosts = self._reached(sorted(named)[:HOSTS_MAX] or [(0, domain.lower())],
+                              self._port if wanted else 0)
         limit = min((each.preference for each in hosts if self._is_ours(each)), default=None)
         if limit is not None:
             hosts = [each for each in hosts if each.preference < limit]
@@ -156,8 +202,17 @@ class NamesWorker:
             return _never(ttl_s, "5.4.4", f"no host that takes mail for {domain} has an address")
         return Found(tuple(hosts), ttl_s)
 
-    def _reached(self, listed: Iterable[tuple[int, str]]) -> list[Exchanger]:
-        """With their addresses. A host that is not known for now is left out while others are."""
+    def _host(self, name: str) -> Found:
+        """A host that routes.conf names, host:port."""
+        host, _, port = name.rpartition(":")
+        hosts = self._reached([(0, host)], int(port))
+        if not hosts[0].addresses:
+            return Found(status="4.4.4", problem=f"{host} has no address")
+        return Found(tuple(hosts), TTL_MIN_S)
+
+    def _reached(self, listed: Iterable[tuple[int, str]], port: int = 0) -> list[Exchanger]:
+        """With their addresses; with a port, what DANE says of it. A host that is not known for now
+        is left out while others are."""
         import dns.exception
         import dns.resolver
 
@@ -165,27 +220,88 @@ class NamesWorker:
         failed: Exception | None = None
         for preference, host in listed:
             addresses: list[str] = []
+            signed, led = True, host
             for kind in self._kinds:
                 try:
-                    addresses += [str(each) for each in self._ask(host, kind)[0]][:ADDRESSES_MAX]
+                    answer = self._ask(host, kind)
+                    addresses += [str(each) for each in answer.records][:ADDRESSES_MAX]
+                    signed = signed and answer.secure
+                    led = answer.name if answer.records else led
                 except dns.resolver.NXDOMAIN:
                     break
                 except (dns.exception.Timeout, dns.resolver.NoNameservers) as error:
                     failed = error
-            hosts.append(Exchanger(preference, host, tuple(addresses)))
+            found = Exchanger(preference, host, tuple(addresses))
+            hosts.append(self._with_tlsa(found, led, port) if port and signed and addresses
+                         else found)
         if failed is not None and not any(each.addresses for each in hosts):
             raise failed
         return hosts
 
-    def _ask(self, name: str, kind: str) -> tuple[Sequence[Any], float]:
+    def _with_tlsa(self, host: Exchanger, led: str, port: int) -> Exchanger:
+        """With its TLSA records, of where its aliases lead or else of its own name (RFC 7672
+        section 2.2.2)."""
+        import dns.exception
+        import dns.resolver
+
+        for name in dict.fromkeys((led, host.host)):
+            try:
+                answer = self._ask(f"_{port}._tcp.{name}", "TLSA")
+            except dns.resolver.NXDOMAIN:
+                continue
+            except (dns.exception.DNSException, OSError) as error:
+                return replace(host, dane=f"no answer that can be trusted: {error}"[:_REASON_MAX])
+            if answer.records and answer.secure:
+                counting = usable((each.usage, each.selector, each.mtype, each.cert)
+                                     for each in answer.records)
+                return replace(host, dane=USABLE if counting else UNUSABLE, tlsa=counting)
+        return host
+
+    def _level(self, domain: str) -> str:
+        rule = self._routes.tls_rule(domain, domain)
+        return rule.level if rule is not None else self._site
+
+    def _may_have_sts(self, domain: str) -> bool:
+        """Whether a policy could change anything."""
+        rule = self._routes.tls_rule(domain, domain)
+        return not domain.startswith("[") and (rule is None or rule.level == "dane")
+
+    def _texts(self, name: str) -> list[bytes] | None:
+        import dns.exception
+        import dns.resolver
+
+        try:
+            return [b"".join(each.strings) for each in self._ask(name, "TXT").records]
+        except (dns.resolver.NXDOMAIN, ValueError):
+            return []
+        except (dns.exception.DNSException, OSError):
+            return None
+
+    def _addresses(self, host: str) -> list[str]:
+        import dns.exception
+
+        found: list[str] = []
+        for kind in self._kinds:
+            try:
+                found += [str(each) for each in self._ask(host, kind).records][:ADDRESSES_MAX]
+            except (dns.exception.DNSException, OSError):
+                continue  # of the other kind there may be some; without any, it has no address
+        return found
+
+    def _ask(self, name: str, kind: str) -> _Answer:
         """The records, none if there are none of this kind, and for how long they are good."""
+        import dns.flags
+
         left_s = max(0.01, self._deadline - time.monotonic())
         answer = self._resolver.resolve(name, kind, raise_on_no_answer=False, search=False,
                                         lifetime=left_s)
+        secure = self._validates and bool(answer.response.flags & dns.flags.AD)
+        led = str(answer.canonical_name).rstrip(".").lower()
         rrset = answer.rrset
         if rrset is None:
-            return (), TTL_MIN_S
-        return list(rrset), min(max(float(rrset.ttl), TTL_MIN_S), self._ttl_max_s)
+            return _Answer((), TTL_MIN_S, secure, led)
+        ttl_s = min(max(float(rrset.ttl), TTL_MIN_S), self._ttl_max_s)
+        return _Answer(list(rrset), ttl_s, secure, led)
 
     def _is_ours(self, host: Exchanger) -> bool:
         return host.host == self._ours or leads_here(host.addresses, self._own_addresses)
@@ -198,6 +314,15 @@ def leads_here(addresses: Iterable[str], own: frozenset[str]) -> bool:
     listed = tuple(addresses)
     return not own.isdisjoint(listed) or (
         any(map(_within_host, own)) and any(map(_within_host, listed)))
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is named by its address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _within_host(text: str) -> bool:
@@ -228,11 +353,18 @@ def as_result(domain: str, found: Found) -> dict[str, Any]:
     """As it travels."""
     return {"domain": domain, "ttl_s": found.ttl_s, "status": found.status,
             "problem": found.problem, "permanent": found.permanent,
-            "hosts": [[each.preference, each.host, each.addresses] for each in found.hosts]}
+            "hosts": [[each.preference, each.host, each.addresses, each.dane, each.tlsa]
+                      for each in found.hosts],
+            "sts": found.sts and [found.sts.identity, found.sts.mode, found.sts.mx,
+                                  found.sts.max_age_s]}
 
 
 def of_result(row: dict[str, Any]) -> Found:
     """The other way."""
-    hosts = tuple(Exchanger(preference, host, tuple(addresses))
-                  for preference, host, addresses in row["hosts"])
-    return Found(hosts, row["ttl_s"], row["status"], row["problem"], row["permanent"])
+    hosts = tuple(Exchanger(preference, host, tuple(addresses), by_dane,
+                            tuple((usage, selector, matching, data)
+                                  for usage, selector, matching, data in tlsa))
+                  for preference, host, addresses, by_dane, tlsa in row["hosts"])
+    sts = row["sts"]
+    policy = StsPolicy(sts[0], sts[1], tuple(sts[2]), sts[3]) if sts else None
+    return Found(hosts, row["ttl_s"], row["status"], row["problem"], row["permanent"], policy)

@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omq.services.mail.mail_message import split_address
-from omq.services.mail.names import NAMES_KNOWN, Exchanger, Found, leads_here, of_result
+from omq.services.mail.names import (
+    NAMED,
+    NAMES_KNOWN,
+    Exchanger,
+    Found,
+    is_address,
+    leads_here,
+    of_result,
+)
 from omq.services.mail.routes import Peer, peer_named, peer_of
 from omq.services.mail.smtp_address import literal
 from omq.services.mail.smtp_reply import Result, Verdict
+from omq.services.mail.tls_policy import DANE, LinePolicy, Refused, Wanted
+from omq.services.mail.tls_sessions import TlsSession
 
 if TYPE_CHECKING:
     from omq.base.settings import Settings
-    from omq.services.mail.routes import Routes, TlsRule
+    from omq.services.mail.routes import Routes
 
 
 class Exchangers:
@@ -49,11 +59,9 @@ class Exchangers:
             self._unreached.popitem(last=False)
         self._unreached[host] = time.monotonic() + seconds
 
-    def best(self, domain: str, found: Found, rule: TlsRule | None) -> Exchanger | None:
-        """Who is to have mail for the domain: the most preferred that is not known to fail, else
-        the most preferred. None: its TLS rule allows nobody."""
-        allowed = [each for each in found.ordered()
-                   if rule is None or rule.allows(each.host, domain)]
+    def best(self, allowed: Sequence[Exchanger]) -> Exchanger | None:
+        """Who of these is to have mail: the most preferred that is not known to fail, else the
+        most preferred. None: there is nobody."""
         now = time.monotonic()
         return next((each for each in allowed if self._unreached.get(each.host, 0.0) <= now),
                     allowed[0] if allowed else None)
@@ -73,17 +81,26 @@ class LookUp:
 
 
 Way = Peer | LookUp | Result
+Note = Callable[[TlsSession, Sequence[str], str, Sequence[str]], None]
+"""Is told of what is refused before a line is opened."""
+
+
+def _note_nothing(session: TlsSession, domains: Sequence[str], policy: str, lines: Sequence[str]
+                  ) -> None:
+    del session, domains, policy, lines
 
 
 class Ways:
     """Of one configuration."""
 
-    def __init__(self, settings: Settings, routes: Routes) -> None:
+    def __init__(self, settings: Settings, routes: Routes, note: Note = _note_nothing) -> None:
+        self._note = note
         self._port, self._mx = settings.unix_port, settings.unix_mx
         self._smarthost = peer_of(settings.unix_smarthost) if settings.unix_smarthost else None
         self._routes = routes
         self._exchangers = Exchangers()
-        self._chosen: dict[Peer, Exchanger] = {}
+        self._site = settings.unix_tls
+        self._chosen: dict[Peer, dict[str, tuple[Exchanger, LinePolicy]]] = {}
 
     def of(self, recipient: str) -> Way:
         """The way of mail for a recipient."""
@@ -92,8 +109,7 @@ class Ways:
         if peer is not None:
             if peer.channel != "smtp":
                 return peer
-            rule = self._routes.tls_rule(domain, peer.host)
-            return Peer(peer.host, peer.port or self._port, rule.level if rule else "")
+            return self._named(recipient, domain, peer)
         if not self._mx:
             return _never(recipient, "5.4.4", "no host is configured for this domain")
         if domain.startswith("["):
@@ -102,7 +118,7 @@ class Ways:
                 return _never(recipient, "5.1.2", "its address literal is no address")
             if leads_here((address,), self._routes.literals):
                 return _never(recipient, "5.4.6", f"mail for {domain} comes back to this host")
-            return Peer(address, self._port)
+            return self._named(recipient, domain, Peer(address))
         found = self._exchangers.of(domain)
         if found is None:
             return LookUp(domain)
@@ -110,21 +126,79 @@ class Ways:
             return _never(recipient, found.status, found.problem)
         return self._exchanger(recipient, domain, found)
 
+    def _named(self, recipient: str, domain: str, peer: Peer) -> Way:
+        """To a host of routes.conf."""
+        port = peer.port or self._port
+        rule = self._routes.tls_rule(domain, peer.host)
+        wanted = Wanted(domain, rule, self._site, named=True)
+        exchanger = Exchanger(0, peer.host, ())
+        if wanted.level in DANE and not is_address(peer.host):
+            name = f"{NAMED}{peer.host}:{port}"
+            found = self._exchangers.of(name)
+            if found is None:
+                return LookUp(name)
+            if found.problem:
+                return Result(recipient, Verdict.TEMPORARY, found.status, found.problem)
+            exchanger = found.hosts[0]
+        policy = wanted.of(exchanger)
+        if isinstance(policy, Refused):
+            return self._refused(recipient, domain, wanted, [(exchanger, policy)])
+        made = Peer(peer.host, port, policy.level)
+        self._choose(made, domain, exchanger, policy)
+        return made
+
     def _exchanger(self, recipient: str, domain: str, found: Found) -> Way:
         # A host's name comes from the DNS: what is said of hosts alone does not bind it.
-        rule = self._routes.tls_rule(domain, domain)
-        best = self._exchangers.best(domain, found, rule)
+        wanted = Wanted(domain, self._routes.tls_rule(domain, domain), self._site, found.sts)
+        policies: dict[Exchanger, LinePolicy] = {}
+        refused: list[tuple[Exchanger, Refused]] = []
+        for each in found.ordered():
+            policy = wanted.of(each)
+            if isinstance(policy, Refused):
+                refused.append((each, policy))
+            else:
+                policies[each] = policy
+        best = self._exchangers.best([*policies])
         if best is None:
-            return Result(recipient, Verdict.TEMPORARY, "4.7.5",
-                          f"no mail exchanger of {domain} has a name that its TLS rule allows")
-        peer = Peer(best.host, self._port, rule.level if rule else "")
-        self._chosen[peer] = best
+            return self._refused(recipient, domain, wanted, refused)
+        peer = Peer(best.host, self._port, policies[best].level)
+        self._choose(peer, domain, best, policies[best])
         return peer
+
+    def _choose(self, peer: Peer, domain: str, exchanger: Exchanger, policy: LinePolicy) -> None:
+        while len(self._chosen) >= NAMES_KNOWN:  # of plans that were not asked about
+            del self._chosen[next(iter(self._chosen))]
+        self._chosen.setdefault(peer, {})[domain] = exchanger, policy
+
+    def _refused(self, recipient: str, domain: str, wanted: Wanted,
+                 refused: Sequence[tuple[Exchanger, Refused]]) -> Result:
+        """Nobody may have it: it waits, and a report counts it."""
+        kind = "sts" if wanted.sts is not None and wanted.level not in DANE else "tlsa"
+        for host, why in refused:
+            self._note(TlsSession(host.host, self._port, level=wanted.level, result=why.result,
+                                  reason=why.text), [domain], kind,
+                       wanted.sts.lines if kind == "sts" and wanted.sts is not None else ())
+        return Result(recipient, Verdict.TEMPORARY, "4.7.5",
+                      f"no mail exchanger of {domain} may have its mail: {refused[0][1].text}")
 
     def addresses(self, peers: Iterable[Peer]) -> dict[str, Sequence[str]]:
         """Of those whose names were looked up."""
-        found: dict[str, Sequence[str]] = {
-            str(peer): self._chosen[peer].addresses for peer in peers if peer in self._chosen}
+        found: dict[str, Sequence[str]] = {}
+        for peer in peers:
+            for exchanger, _ in self._chosen.get(peer, {}).values():
+                if exchanger.addresses:
+                    found[str(peer)] = exchanger.addresses
+        return found
+
+    def policies(self, peers: Iterable[Peer]) -> dict[str, dict[str, dict[str, Any]]]:
+        """What lines to them need beside their level, by domain, where that is something; ends what
+        `addresses` began."""
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for peer in peers:
+            rows = {domain: policy.row() for domain, (_, policy)
+                    in self._chosen.get(peer, {}).items() if policy != LinePolicy(policy.level)}
+            if rows:
+                found[str(peer)] = rows
         self._chosen.clear()
         return found
 

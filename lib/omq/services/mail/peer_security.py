@@ -9,16 +9,20 @@ Errors: ConfigError; what a line to a peer would meet later is found here.
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from omq.base.errors import ConfigError
 from omq.services.mail.routes import peer_of
 from omq.services.mail.smtp_line import Security
-from omq.services.network.secret_file import read_secret
+from omq.services.mail.tls_policy import DANE
+from omq.services.network.secret_file import read_secret, wrong
 from omq.services.network.tls import client_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from omq.base.settings import Settings
     from omq.services.mail.routes import Routes
 
@@ -30,12 +34,40 @@ def load_security(settings: Settings, conf_dir: Path, routes: Routes) -> Securit
     """What is set. ConfigError."""
     logins = _logins(settings, conf_dir, routes)
     levels = {each.level for each in routes.tls.values()} | {settings.unix_tls}
-    if logins:
-        levels.add("verify")
-    contexts = {verify: client_context(settings, conf_dir, "unix_tls_ca_file", verify=verify)
-                for verify, names in ((False, {"may", "encrypt"}), (True, {"verify"}))
+    if levels & set(DANE):
+        _check_dane(settings, conf_dir)
+        levels |= {"may"}
+    if logins or settings.unix_mta_sts:
+        levels |= {"verify", "may"}
+    contexts = {each: client_context(settings, conf_dir, "unix_tls_ca_file",
+                                     verify=each != "encrypt")
+                for each, names in (("encrypt", {"may", "encrypt"}), ("verify", {"verify"}),
+                                    ("secure", {"secure"}))
                 if levels & names}
+    if "secure" in contexts:
+        contexts["secure"].check_hostname = False  # its names are compared with the rule's
     return Security(contexts, settings.unix_tls, logins, settings.tls_handshake_timeout_s)
+
+
+def _check_dane(settings: Settings, conf_dir: Path) -> None:
+    if not settings.dns_validates:
+        raise wrong(conf_dir, "dns_validates", "TLS by DANE is wanted, and the name servers are "
+                    "not said to verify signatures", "yes, with a validating resolver in "
+                    "dns_servers that is reached over loopback, or no dane in unix_tls and [tls]")
+    for package in ("cryptography", "dns"):
+        if importlib.util.find_spec(package) is None:
+            raise wrong(conf_dir, "unix_tls", f"DANE needs the package {package}, which is missing",
+                        "pip install 'omq-base[mail]'")
+
+
+def sts_context(settings: Settings, conf_dir: Path) -> ssl.SSLContext | None:
+    """How servers of policies of MTA-STS are verified; None: they are not asked. ConfigError."""
+    if not settings.unix_mta_sts:
+        return None
+    if not settings.unix_mx:
+        raise wrong(conf_dir, "unix_mta_sts", "without unix_mx no exchanger is looked up that a "
+                    "policy could name", "no, or unix_mx = yes")
+    return client_context(settings, conf_dir, "unix_tls_ca_file", verify=True)
 
 
 def _logins(settings: Settings, conf_dir: Path, routes: Routes) -> dict[str, tuple[str, str]]:

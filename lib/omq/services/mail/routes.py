@@ -93,7 +93,9 @@ class Pipe:
     words: tuple[str, ...]
 
 
-TLS_LEVELS: Final = ("none", "may", "encrypt", "verify")
+TLS_LEVELS: Final = ("none", "may", "encrypt", "verify", "secure", "dane", "dane-only")
+_OF_LINES: Final = ("none", "may", "encrypt", "verify", "dane", "testing")
+"""What a peer may have instead (omq.services.mail.tls_policy), beside secure=PATTERNS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +321,7 @@ def peer_of(text: str) -> Peer | None:
 def peer_named(name: str) -> Peer | None:
     """A peer of SMTP or LMTP as `str` writes it."""
     text, _, tls = name.rpartition("/")
-    if tls not in TLS_LEVELS:
+    if tls not in _OF_LINES and not tls.startswith("secure="):
         text, tls = name, ""
     host, _, port = text.rpartition(":")
     if host.startswith("/") and port.isdigit():

@@ -54,6 +54,7 @@ _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max", "map_t
                        "map_ttl_s", "map_lookups_max")
 _DELIMITERS: Final = ("+", "-", "=")
 _PIPE_NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
+_TLS_HOST: Final = re.compile(r"[a-z0-9_.*?-]{1,255}")
 _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 _FILE: Final = "file:"
 _SYSTEM: Final = "passwd:"
@@ -214,9 +215,10 @@ def _delimiter(local: Section) -> str:
 
 def _tls_rule(entry: Entry) -> TlsRule:
     level, *hosts = entry.value.lower().replace(",", " ").split() or [""]
-    if level not in TLS_LEVELS or (hosts and level != "verify"):
-        raise entry.error("no rule for TLS", f"{', '.join(TLS_LEVELS)}; patterns of host names "
-                          "behind the last")
+    if level not in TLS_LEVELS or (hosts and level not in ("verify", "secure")) or (
+            not all(map(_TLS_HOST.fullmatch, hosts))):
+        raise entry.error("no rule for TLS", f"{', '.join(TLS_LEVELS)}; patterns of names "
+                          "behind verify and secure")
     return TlsRule(level, tuple(hosts))
 
 

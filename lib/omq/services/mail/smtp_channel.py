@@ -17,10 +17,13 @@ from omq.base.event_log import WARNING
 from omq.services.delivery.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import mail_log_of
+from omq.services.mail.mail_message import split_address
 from omq.services.mail.routes import Peer, peer_named
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
 from omq.services.mail.smtp_line import Security
 from omq.services.mail.smtp_reply import Result, Verdict
+from omq.services.mail.tls_policy import LinePolicy, of_row
+from omq.services.mail.tls_sessions import TlsSession, TlsSessions
 
 if TYPE_CHECKING:
     from omq.services.readers.service import ServiceContext
@@ -30,6 +33,7 @@ SMTPUTF8 = "smtputf8"
 PARAMETERS = "parameters"  # of MAIL
 WISHES = "wishes"  # of recipients
 ADDRESSES = "addresses"  # of peers whose names were looked up
+POLICIES = "policies"  # what lines to peers need, by peer and domain
 
 
 class SmtpChannel:
@@ -38,7 +42,10 @@ class SmtpChannel:
     def __init__(self, context: ServiceContext, security: Security, *, lmtp: bool = False) -> None:
         settings = context.settings
         self._log, self._mail_log = context.log, mail_log_of(context)
-        self._security, self._lmtp = replace(security, tell=self._tell), lmtp
+        self._security = replace(security, tell=self._tell, note=self._note)
+        self._lmtp = lmtp
+        self._sessions = TlsSessions.of(context)
+        self._policies: dict[str, LinePolicy] = {}  # by domain, of the mail that is being sent
         self._connections: OrderedDict[Peer, SmtpConnection] = OrderedDict()
         self._connections_max = settings.unix_connections_max
         self._recipients_max = settings.unix_recipients_max
@@ -52,12 +59,17 @@ class SmtpChannel:
         peer = peer_named(head[PEER])
         assert peer is not None, "the scheduler names peers as str(Peer) does"
         recipients, results = head[RECIPIENTS], list[Result]()
+        rows = head.get(POLICIES, {}).get(head[PEER], {})
+        self._policies = {domain: of_row(peer.tls, rows.get(domain)) for domain in
+                          dict.fromkeys(split_address(each)[1] for each in recipients)}
+        tlsa = next((each.tlsa for each in self._policies.values() if each.tlsa), ())
         for start in range(0, len(recipients), self._recipients_max):
             group = recipients[start : start + self._recipients_max]
             connection = self._connection(peer)
             results += connection.send(Mail(head[SENDER], group, body, head[SMTPUTF8],
                                             head.get(PARAMETERS, ""), head.get(WISHES, {}),
-                                            head.get(ADDRESSES, {}).get(head[PEER], ())))
+                                            head.get(ADDRESSES, {}).get(head[PEER], ()),
+                                            tlsa=tlsa))
             if not connection.reached:
                 reason = results[-1].text
                 results += [replace(results[-1], recipient=each)
@@ -75,11 +87,22 @@ class SmtpChannel:
         """The process ends."""
         self.idle()
         self._mail_log.close()
+        self._sessions.close()
 
     def _tell(self, text: str, *, failed: bool) -> None:
         self._mail_log.write([("smtp", text)])
         if failed:
             self._log.event(events.GATEWAY_TLS_FAILED, WARNING, reason=text)
+
+    def _note(self, session: TlsSession) -> None:
+        """For each kind of policy that the domains of this mail have: once."""
+        alike: dict[LinePolicy, list[str]] = {}
+        for domain, policy in self._policies.items():
+            alike.setdefault(policy, []).append(domain)
+        for policy, domains in alike.items():
+            seen = session if session.result or not policy.noted else replace(
+                session, result="validation-failure", reason=policy.noted)
+            self._sessions.note(seen, domains, policy.kind, policy.lines)
 
     def _connection(self, peer: Peer) -> SmtpConnection:
         connection = self._connections.get(peer)

@@ -32,6 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from omq.base import fault
+from omq.services.mail.dane import Tlsa
 from omq.services.mail.mail_message import one_line
 from omq.services.mail.routes import Peer
 from omq.services.mail.smtp_line import Line, NotSecureError, Opening, Security, opened
@@ -59,6 +60,7 @@ class Mail:
     wishes: Mapping[str, str] = field(default_factory=dict)  # NOTIFY and ORCPT by recipient
     addresses: Sequence[str] = ()  # of the peer; none: what its name means
     whole: bool = False  # all recipients or none
+    tlsa: Sequence[Tlsa] = ()  # what the peer's certificate must be, at the level `dane`
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ class SmtpConnection:
         results: dict[str, Result] = {}
         if self._client is None or not self._over(self._client, message, results, kept=True):
             try:
-                client = self._client = opened(self.peer, message.addresses, self._opening)
+                client = self._client = opened(self.peer, message.addresses, self._opening,
+                                               message.tlsa)
                 self._sent = 0
             except (*_NETWORK, NotSecureError) as error:
                 self.reached = False

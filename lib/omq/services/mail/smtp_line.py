@@ -5,9 +5,11 @@
 1. A reply has one deadline, however many pieces and lines it comes in, and a limit in bytes.
 2. What came before a handshake is thrown away: it would be read as if it had come encrypted (the
    counterpart of CVE-2011-0411).
-3. TLS by level (`Peer.tls`, else the site's): `none`; `may`: where it is offered, and in plain
-   where the handshake fails, which is said; `encrypt`; `verify`: with a certificate for the peer's
-   name. With the last two nothing is sent in plain but EHLO and STARTTLS.
+3. TLS by level (`Peer.tls`, else the site's: omq.services.mail.tls_policy): `none`; `may`: where it
+   is offered, and in plain where the handshake fails, which is said; `testing`: as `verify`, and as
+   `may` where that fails; `encrypt`, `verify`, `secure`, `dane`: nothing is sent in plain but EHLO
+   and STARTTLS, and nothing at all to a peer without the right certificate. What became of it is
+   noted for each line.
 4. A name and password are sent over TLS alone, and to a verified peer unless its rule is `encrypt`.
 
 LMTP (RFC 2033) is the same but for LHLO, and has its lines over a UNIX socket too.
@@ -22,12 +24,16 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from omq.services.mail.dane import NotMatchedError, Tlsa
+from omq.services.mail.peer_certificate import NOT_OFFERED, check_certificate, result_of
 from omq.services.mail.routes import Peer
+from omq.services.mail.tls_policy import TESTING
+from omq.services.mail.tls_sessions import TlsSession, facts_of
 from omq.services.network.tls import Secured, secure, secured
 
 REPLY_BYTES_MAX: Final = 64 * 1024
@@ -39,9 +45,14 @@ _SHARE_S_MIN: Final = 0.05
 class NotSecureError(Exception):
     """The peer cannot be used as its rule says; `status` is that of RFC 3463."""
 
-    def __init__(self, status: str, text: str) -> None:
+    def __init__(self, status: str, text: str, result: str = "") -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.result = status, result
+
+
+def note_nothing(session: TlsSession) -> None:
+    """For lines that nobody counts."""
+    del session
 
 
 class Tell(Protocol):
@@ -57,14 +68,15 @@ def tell_nobody(text: str, *, failed: bool) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """What lines need beside the peer: contexts by whether they verify, the site's level, names
-    and passwords by peer; `tell` is told what became of handshakes."""
+    """What lines need beside the peer: contexts (encrypt, verify, secure), the site's level, names
+    and passwords by peer; `tell` is told what became of handshakes, `note` of each line's TLS."""
 
-    contexts: Mapping[bool, ssl.SSLContext] = field(default_factory=dict)
+    contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
     level: str = "none"
     logins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     handshake_timeout_s: float = 30.0
     tell: Tell = tell_nobody
+    note: Callable[[TlsSession], None] = note_nothing
 
     def login(self, peer: Peer) -> tuple[str, str] | None:
         """Name and password at this peer."""
@@ -72,7 +84,7 @@ class Security:
 
     def level_of(self, peer: Peer) -> str:
         """How a line to this peer is secured."""
-        if self.login(peer) and peer.tls != "encrypt":
+        if self.login(peer) and not peer.tls.startswith(("encrypt", "dane", "secure")):
             return "verify"  # a rule for the domain may be weaker than a password allows
         return peer.tls or self.level
 
@@ -112,13 +124,16 @@ class Line(smtplib.SMTP):
         if not 200 <= code <= 299:
             raise smtplib.SMTPHeloError(code, text)
 
-    def encrypt(self, context: ssl.SSLContext, name: str, timeout_s: float) -> None:
-        """STARTTLS was answered with 220: the handshake, and EHLO anew. OSError."""
+    def encrypt(self, context: ssl.SSLContext, name: str, timeout_s: float,
+                check: Callable[[ssl.SSLSocket], None]) -> None:
+        """STARTTLS was answered with 220: the handshake, and EHLO anew to whose certificate `check`
+        lets pass. OSError, and what `check` raises."""
         assert self.sock is not None
         self._came = b""
         line, self.sock = self.sock, None
         self.sock = wrapped = secure(line, context, name, timeout_s)
         self.secured = secured(wrapped, verified=context.verify_mode is ssl.CERT_REQUIRED)
+        check(wrapped)
         self.helo_resp = self.ehlo_resp = None
         self.esmtp_features.clear()
         self.does_esmtp = False
@@ -192,13 +207,15 @@ class Opening:
     lmtp: bool = False
 
 
-def opened(peer: Peer, addresses: Sequence[str], how: Opening) -> Line:
-    """A line that may carry mail."""
+def opened(peer: Peer, addresses: Sequence[str], how: Opening, tlsa: Sequence[Tlsa] = ()) -> Line:
+    """A line that may carry mail; `tlsa`: what it must have for the level `dane`."""
     level = how.security.level_of(peer)
     if how.lmtp or peer.host.startswith("/"):
         level = peer.tls or "none"
+    if level == TESTING:
+        return _tested(peer, addresses, how)
     try:
-        return _opened(peer, addresses, how, level)
+        return _opened(peer, addresses, how, level, tlsa)
     except _HandshakeError as error:
         if level != "may":
             raise NotSecureError("4.7.5", f"TLS failed: {error}") from error
@@ -207,11 +224,25 @@ def opened(peer: Peer, addresses: Sequence[str], how: Opening) -> Line:
         return _opened(peer, addresses, how, "none")
 
 
+def _tested(peer: Peer, addresses: Sequence[str], how: Opening) -> Line:
+    """As its policy will want it; where that fails, as if there were none yet."""
+    try:
+        return _opened(peer, addresses, how, "verify")
+    except (_HandshakeError, NotSecureError) as error:
+        if isinstance(error, NotSecureError) and not error.result:
+            raise  # a password was refused: TLS is not what is wrong
+        how.security.tell(f"warning: {peer} does not meet the MTA-STS policy that its domain "
+                          f"tests: {error}", failed=False)
+    weaker = replace(how.security, note=note_nothing)  # one line is counted once
+    return opened(replace(peer, tls="may"), addresses, replace(how, security=weaker))
+
+
 class _HandshakeError(Exception):
     """TLS was begun and failed: of this line nothing is left."""
 
 
-def _opened(peer: Peer, addresses: Sequence[str], how: Opening, level: str) -> Line:
+def _opened(peer: Peer, addresses: Sequence[str], how: Opening, level: str,
+            tlsa: Sequence[Tlsa] = ()) -> Line:
     line = Line(how.hostname, lmtp=how.lmtp)
     try:
         line.reply_timeout_s = how.connect_timeout_s
@@ -220,7 +251,7 @@ def _opened(peer: Peer, addresses: Sequence[str], how: Opening, level: str) -> L
         line.patience(how.reply_timeout_s)
         line.introduce()
         if level != "none":
-            _secure(line, peer, how.security, level)
+            _secure(line, peer, how.security, level, tlsa)
         login = how.security.login(peer)
         if login is not None:
             _log_in(line, login)
@@ -231,24 +262,47 @@ def _opened(peer: Peer, addresses: Sequence[str], how: Opening, level: str) -> L
     return line
 
 
-def _secure(line: Line, peer: Peer, security: Security, level: str) -> None:
+def _secure(line: Line, peer: Peer, security: Security, level: str, tlsa: Sequence[Tlsa]) -> None:
+    seen = TlsSession(peer.host, peer.port, _address(line), level.partition("=")[0])
+    facts: dict[str, str] = {}
+
+    def check(wrapped: ssl.SSLSocket) -> None:
+        facts.update(facts_of(wrapped.getpeercert(binary_form=True)))
+        check_certificate(wrapped, peer.host, level, tlsa)
+
     try:
         offered = line.has_extn("starttls")
         code, text = line.docmd("STARTTLS") if offered else (502, b"it was not offered")
         if code == 220:
-            line.encrypt(security.contexts[level == "verify"], peer.host,
-                         security.handshake_timeout_s)
-    except (OSError, smtplib.SMTPException, ValueError) as error:  # the last: no name for TLS
-        raise _HandshakeError(f"{type(error).__name__}: {error}") from error
+            context = security.contexts[{"verify": "verify", "secure": "secure"}.get(
+                seen.level, "encrypt")]
+            line.encrypt(context, peer.host, security.handshake_timeout_s, check)
+    except (OSError, smtplib.SMTPException, ValueError, NotMatchedError) as error:
+        # ValueError: no name for TLS
+        reason = f"{type(error).__name__}: {error}"
+        security.note(replace(seen, result=result_of(error), reason=reason, certificate=facts))
+        raise _HandshakeError(reason) from error
     if code == 220:
-        trust = "Verified" if level == "verify" else "Untrusted"
+        trust = "Verified" if seen.level in ("verify", "secure", "dane") else "Untrusted"
         security.tell(f"{trust} TLS connection established to {peer}: {line.secured}",
                       failed=False)
-    elif level != "may":
-        words = text.decode("utf-8", "replace")
-        raise NotSecureError("4.7.4", f"TLS is required here: {code} {words}")
-    elif code == 421:
+        agreed = line.secured
+        security.note(replace(seen, certificate=facts, version=agreed.version if agreed else "",
+                              cipher=agreed.cipher if agreed else ""))
+        return
+    words = text.decode("utf-8", "replace")
+    security.note(replace(seen, result=NOT_OFFERED, reason=f"{code} {words}"))
+    if level != "may":
+        raise NotSecureError("4.7.4", f"TLS is required here: {code} {words}", NOT_OFFERED)
+    if code == 421:
         raise _HandshakeError("the peer closed at STARTTLS")
+
+
+def _address(line: Line) -> str:
+    with suppress(OSError, AttributeError):  # it has gone meanwhile
+        name = line.sock.getpeername() if line.sock is not None else ""
+        return str(name[0]) if isinstance(name, tuple) else ""
+    return ""
 
 
 def _log_in(line: Line, login: tuple[str, str]) -> None:

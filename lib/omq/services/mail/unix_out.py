@@ -51,7 +51,7 @@ from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import Retry
 from omq.services.mail.names import NamesWorker, check_names
 from omq.services.mail.next_hop import LookUp, Way, Ways
-from omq.services.mail.peer_security import load_security
+from omq.services.mail.peer_security import load_security, sts_context
 from omq.services.mail.pipe_channel import PipeChannel
 from omq.services.mail.remote_ends import (
     ENDED,
@@ -69,12 +69,15 @@ from omq.services.mail.routes import Peer
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.smtp_channel import (
     ADDRESSES,
+    POLICIES,
     SENDER,
     SMTPUTF8,
     SmtpChannel,
     result_of,
 )
 from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
+from omq.services.mail.sts_domains import sts_domains
+from omq.services.mail.tls_sessions import TlsSessions
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Message, Move
 
@@ -89,6 +92,7 @@ class UnixOutService(ChannelService):
 
     def open(self) -> None:
         self.mail_log = mail_log_of(self.context)
+        self._tls_sessions = TlsSessions.of(self.context)
         self._configure()
         self.context.log.event(events.GATEWAY_STARTED, REPORT)
 
@@ -97,6 +101,7 @@ class UnixOutService(ChannelService):
 
     def close(self) -> None:
         self.mail_log.close()
+        self._tls_sessions.close()
         self.context.log.event(events.GATEWAY_STOPPED, REPORT)
 
     def _configure(self) -> None:
@@ -105,12 +110,14 @@ class UnixOutService(ChannelService):
         routes = load_routes(conf_dir)
         security = load_security(settings, conf_dir, routes)
         check_names(settings, conf_dir)
-        ways = Ways(settings, routes)
-        self._routes, self._security, self._ways = routes, security, ways
+        sts = sts_context(settings, conf_dir)
+        ways = Ways(settings, routes, self._tls_sessions.note)
+        self._routes, self._security, self._ways, self._sts = routes, security, ways, sts
 
     def worker(self, channel: str) -> Worker:
         if channel == NAMES:
-            return NamesWorker(self.context.settings, self._routes)
+            return NamesWorker(self.context.settings, self._routes,
+                               sts_domains(self.context, self._sts))
         if channel == PIPE:
             return PipeChannel(self.context.settings, self._routes.pipes)
         return SmtpChannel(self.context, self._security, lmtp=channel == LMTP)
@@ -160,7 +167,8 @@ class UnixOutService(ChannelService):
         return Plan(tuple(Group(peer.channel, str(peer), tuple(group))
                           for peer, group in by_peer.items()),
                     tuple(results), {SENDER: envelope.sender, SMTPUTF8: envelope.smtputf8,
-                                     ADDRESSES: self._ways.addresses(by_peer)}
+                                     ADDRESSES: self._ways.addresses(by_peer),
+                                     POLICIES: self._ways.policies(by_peer)}
                     | told_of(message, self.queue, recipients))
 
     def _shared_out(self, message: Message, groups: Sequence[list[str]]) -> tuple[Outgoing, ...]:

@@ -7,6 +7,8 @@ lock.
     one does not answer             it may be the primary of a later term, and nobody can know:
                                     `standby_start_alone` says whether that is served (event 1665)
 
+Where etcd decides (`standby_lease`), a manager begins with the lease alone: LeaseMissing.
+
 Nothing is asked where no members are configured: a start then is as without a standby. The answer
 holds for this moment. A member that is promoted later asks at its own start, and who serves under
 an earlier term steps down (services.standby.primary).
@@ -20,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from omq.base import events
-from omq.base.errors import MembersSilent, StandbyDiverged
+from omq.base.errors import LeaseMissing, MembersSilent, StandbyDiverged
 from omq.base.event_log import WARNING
 from omq.base.names import escape
 from omq.base.paths import SpoolPaths
@@ -34,6 +36,21 @@ if TYPE_CHECKING:
 
 _SAID_MAX: Final = 800  # characters of who is silent
 _WAY_MAX: Final = 60  # of how one is reached
+
+
+def need_lease(context: DaemonContext, instance: Instance) -> None:
+    """LeaseMissing: etcd decides who is primary, and it is not known to be this one. What is
+    acknowledged later waits for the lease of that moment (ipc.server.leased_replies)."""
+    if not context.settings.standby_lease:
+        return
+    from omq.services.standby import lease_file
+
+    found = lease_file.load(context.paths)
+    if found is None or not found.left_s():
+        raise LeaseMissing(path=context.paths.root, reason="it is not held here")
+    if (found.term, found.member) != (instance.term, instance.member):
+        raise LeaseMissing(path=context.paths.root, reason=f"it is of term {found.term}, and this "
+                           f"is the primary of term {instance.term}")
 
 
 def ask_members(context: DaemonContext, instance: Instance) -> None:

@@ -15,7 +15,7 @@ from omq.base import events
 from omq.base.event_log import REPORT, WARNING
 from omq.base.paths import SpoolPaths
 from omq.services.daemon.daemon import DaemonContext
-from omq.services.manager.fencing import ask_members
+from omq.services.manager.fencing import ask_members, need_lease
 from omq.storage import home
 from omq.storage.home import Alone, Home
 from omq.storage.instance_file import Instance
@@ -25,6 +25,7 @@ from omq.storage.spool import identity_command
 def move_in(context: DaemonContext, paths: SpoolPaths, instance: Instance) -> Alone:
     """Keep the result for as long as the spool is served."""
     uuid = instance.uuid
+    need_lease(context, instance)
     ask_members(context, instance)
     alone = Alone(paths, uuid)
     if alone.other:

@@ -55,7 +55,7 @@ from omq.services.manager.findings import mark_damage, report, set_aside
 from omq.services.manager.home import move_in
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.tombstone import write_of_predecessor
-from omq.services.manager.units_in_doubt import take_in_doubt
+from omq.services.manager.units_in_doubt import take_barriers, take_in_doubt
 from omq.storage import poolctrl, segment, spool
 from omq.storage.files import File
 from omq.storage.home import Alone
@@ -85,11 +85,14 @@ class Parts:
     listed: ObjectList
     rated: RatedLog
     epoch: int
+    term: int
+    new_term: bool
 
     def begin(self, mono_ns: int, grace_s: int) -> None:
         """It can be reached from now on: the time begins in which clients of an earlier manager
-        come back. However long the start has taken, it is no fault of theirs."""
-        grace_ns = grace_s * clock.NS_PER_S
+        come back. However long the start has taken, it is no fault of theirs. Behind a promotion
+        none of them can: they were clients of the primary's spool."""
+        grace_ns = 0 if self.new_term else grace_s * clock.NS_PER_S
         self.engine.limbo_until = mono_ns + grace_ns
         self.control.queues.ends.begin(mono_ns, grace_ns)
 
@@ -165,6 +168,7 @@ def build(context: DaemonContext) -> Parts:
                   alone, info.uuid, limits, groups)
     progress.step("looking at units of work in doubt")
     take_in_doubt(context, core, engine.in_doubt, loaded, parts.server.bodies)
+    take_barriers(core, loaded, parts.server.bodies)
     pool_lock.close()
     return parts
 
@@ -297,4 +301,4 @@ def _wire(context: DaemonContext, engine: Engine, core: Core, writer: JournalWri
     side_files.replace(paths.ids, ids.text(), modes.PUBLIC)
     return Parts(paths, lock, alone, engine, writer, sessions, server, control, doorkeeper,
                  Requests(queue, control.garbage, server.intake), memory, listed, rated,
-                 recovered.epoch)
+                 recovered.epoch, recovered.term, recovered.new_term)

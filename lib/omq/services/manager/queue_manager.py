@@ -90,7 +90,8 @@ class QueueManager:
         self._parts.control.watched_by(self._events)
         self._triggers = Triggers(self._parts.engine, context.settings, self._parts.rated)
         self._disk = DiskRoom(context, self._parts, self._events)
-        self._held = self._parts.server.held = held_replies(context, self._parts.engine)
+        self._held = self._parts.server.held = held_replies(context, self._parts.engine,
+                                                            self._parts.term)
         self._index_low = 0
         self._watchdog_due = self._draining_until = 0
         self._status_due = self._chores_due = 0

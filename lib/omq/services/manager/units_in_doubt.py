@@ -1,4 +1,5 @@
-"""Units of work in doubt, as the queue manager's start and its status tell of them."""
+"""Units of work in doubt, as the queue manager's start and its status tell of them; barriers, as a
+start finds them."""
 
 from __future__ import annotations
 
@@ -25,15 +26,9 @@ def take_in_doubt(context: DaemonContext, core: Core, in_doubt: InDoubt, loaded:
     """The last phase of a start, behind redo and undo: whose the prepared messages are."""
 
     def read(slot: int) -> bytes:
-        t = core.t
-        try:
-            payload = bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot],
-                                  t.m_qpool[slot])
-        except OmqError:
-            return b""  # said as damage, with the unit
+        payload = whole_payload(core, bodies, slot)
         found = message_format.bounds(payload)
-        whole = not isinstance(found, Finding) and crc32c(payload) == t.m_crc[slot]
-        return payload[found[1] :] if whole and not isinstance(found, Finding) else b""
+        return b"" if isinstance(found, Finding) else payload[found[1] :]
 
     in_doubt.limit = context.settings.units_in_doubt_max
     for text in in_doubt.load(loaded.prepared, read):
@@ -43,6 +38,23 @@ def take_in_doubt(context: DaemonContext, core: Core, in_doubt: InDoubt, loaded:
         context.log.event(events.UNITS_IN_DOUBT, WARNING, units=len(in_doubt.units),
                           messages=len(loaded.prepared) - len(in_doubt.units),
                           oldest=clock.iso_time(oldest))
+
+
+def take_barriers(core: Core, loaded: Loaded, bodies: PayloadReader) -> None:
+    """Behind redo and undo: which messages the barriers wait for that were found."""
+    core.barriers.load(core, loaded.barriers, lambda slot: whole_payload(core, bodies, slot))
+
+
+def whole_payload(core: Core, bodies: PayloadReader, slot: int) -> bytes:
+    """The payload of a message; empty if it cannot be read, or fails its CRC: which is said as
+    damage of the unit or the barrier."""
+    t = core.t
+    try:
+        payload = bytes(bodies.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot],
+                                    t.m_qpool[slot]))
+    except OmqError:
+        return b""
+    return payload if crc32c(payload) == t.m_crc[slot] else b""
 
 
 def doubts_text(engine: Engine) -> str:

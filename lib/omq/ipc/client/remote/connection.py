@@ -15,6 +15,7 @@ it again under the same `unique_key` or message id, and look there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NoReturn, Self
@@ -35,21 +36,39 @@ from omq.ipc.client.remote.message import RemoteRow
 from omq.ipc.client.remote.taking import PROMPT, RemoteReader
 from omq.ipc.client.remote.translated import decoded, encoded
 from omq.ipc.client.remote.unit import RemoteUnit, Transaction
-from omq.ipc.client.remote.url import parse
+from omq.ipc.client.remote.url import hosts
 from omq.ipc.client.request_reply import REPLIES, Reply
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing, as_outgoing
 
 TIMEOUT_S: Final = 60.0
+_SHARE_S: Final = 0.1  # of one host, at least
 _BROWSED: Final = 100
 """Rows that are asked for at once."""
+
+
+def _line(url: str, name: str, timeout_s: float) -> Line:
+    """To the first host that answers; each has its share of the time that is left. RemoteLost,
+    TimedOut: of the last one, when none does."""
+    urls, deadline = hosts(url), time.monotonic() + timeout_s
+    for i, each in enumerate(urls[:-1]):
+        try:
+            share = (deadline - time.monotonic()) / (len(urls) - i)
+            line = Line(each, name, max(_SHARE_S, share))
+        except (RemoteLost, TimedOut):
+            continue
+        line.timeout_s = timeout_s
+        return line
+    line = Line(urls[-1], name, max(_SHARE_S, deadline - time.monotonic()))
+    line.timeout_s = timeout_s
+    return line
 
 
 class RemoteConnection:
     """See the module. One thread at a time; a context manager."""
 
     def __init__(self, url: str, name: str, timeout_s: float) -> None:
-        self.line = Line(parse(url), name, timeout_s)
+        self.line = _line(url, name, timeout_s)
         self._givers: dict[str, Giving] = {}
         self._coordinator: Giving | None = None
         self._reader: RemoteReader | None = None

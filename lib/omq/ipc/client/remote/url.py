@@ -1,4 +1,6 @@
-"""Where an amqp.server is: amqp[s]://USER[:PASSWORD]@HOST[:PORT]/[?KEY=VALUE&...]
+"""Where an amqp.server is: amqp[s]://USER[:PASSWORD]@HOST[:PORT][,HOST[:PORT]...]/[?KEY=VALUE&...]
+
+Several hosts are those of one instance's members: the first that answers is taken, in their order.
 
     ca_file        PEM file with the authorities that the server's certificate is verified by,
                    instead of those that the system trusts
@@ -23,6 +25,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from omq.ipc.wire import arguments
 
 SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
+HOSTS_MAX: Final = 16
 PASSWORD: Final = "OMQ_AMQP_PASSWORD"
 _KEYS: Final = ("ca_file", "certificate", "key")
 
@@ -44,8 +47,19 @@ class Url:
         return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
 
 
+def hosts(text: str) -> tuple[Url, ...]:
+    """Of each host that the URL names, in their order. BadArgument."""
+    scheme, mark, rest = text.partition("://")
+    where, slash, more = rest.partition("/")
+    user, at, listed = where.rpartition("@")
+    names = listed.split(",")
+    if len(names) > HOSTS_MAX:
+        raise arguments.wrong("spool", _shown(text), f"it names {HOSTS_MAX} hosts at most")
+    return tuple(parse(f"{scheme}{mark}{user}{at}{name}{slash}{more}") for name in names)
+
+
 def parse(text: str) -> Url:
-    """BadArgument."""
+    """Of one host. BadArgument."""
     try:
         found = urlsplit(text)
         port, host = found.port or SCHEMES[found.scheme], found.hostname or ""
@@ -54,7 +68,8 @@ def parse(text: str) -> Url:
         raise arguments.wrong("spool", _shown(text), f"a URL has {error}") from error
     if not host or found.path not in ("", "/") or found.fragment or more.keys() - set(_KEYS):
         raise arguments.wrong("spool", _shown(text), "it is amqp[s]://USER@HOST[:PORT]/, with "
-                              "?ca_file=, certificate= and key=, if any")
+                              "commas between several HOST[:PORT], and ?ca_file=, certificate= "
+                              "and key=, if any")
     user, password = unquote(found.username or ""), unquote(found.password or "")
     if user and not password:
         password = os.environ.get(PASSWORD, "")

@@ -1,0 +1,124 @@
+"""logs/SERVICE.tls.jsonl: what became of TLS on each line to a peer, for reports and `omq peers`.
+
+Lines of JSON, in ASCII:
+
+    {"time_ns": wall, "domains": ["example.org"], "host": "mx.example.org", "port": 25,
+     "address": "192.0.2.1", "policy": "tlsa", "lines": ["3 1 1 ab..."], "level": "dane",
+     "result": "", "reason": "", "version": "TLSv1.3", "cipher": "...",
+     "certificate": {"sha256": "...", "subject": "...", "issuer": "...", "until": "2026-..."}}
+
+`result` is empty, or what RFC 8460 section 4.3 calls the failure; `policy` is its kind of policy:
+tlsa, sts, no-policy-found. A failure before any line (a policy that cannot be had) has no host.
+
+Invariants: 1. a line is one write, appended by any of the gateway's processes; 2. a side file with
+a bound (`unix_tls_sessions_bytes_max`, base.log_file): never synced, and one that cannot be written
+stops nothing; 3. what a peer says of itself is cut and has no line ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from omq.base import clock, side_files
+from omq.base.log_file import LogFile
+from omq.services.mail.mail_message import one_line
+
+if TYPE_CHECKING:
+    from omq.services.readers.service import ServiceContext
+
+SUFFIX: Final = ".tls.jsonl"
+_WORDS_MAX: Final = 300
+_KEYS: Final = {"time_ns", "domains", "host", "port", "policy", "lines", "level", "result",
+                "reason", "version", "cipher", "certificate"}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSession:
+    """One line, or one attempt."""
+
+    host: str = ""
+    port: int = 0
+    address: str = ""
+    level: str = ""
+    result: str = ""
+    reason: str = ""
+    version: str = ""
+    cipher: str = ""
+    certificate: dict[str, str] = field(default_factory=dict)
+
+
+class TlsSessions:
+    """One process's way to the file. `bytes_max` 0: there is none."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self._file = LogFile(path, bytes_max, lambda reason: None) if bytes_max else None
+
+    @classmethod
+    def of(cls, context: ServiceContext) -> TlsSessions:
+        """As omq.conf says."""
+        return cls(context.paths.logs / f"{context.conf.name}{SUFFIX}",
+                   context.settings.unix_tls_sessions_bytes_max)
+
+    def note(self, session: TlsSession, domains: Sequence[str], policy: str, lines: Sequence[str]
+             ) -> None:
+        """It ended so."""
+        if self._file is None:
+            return
+        row = asdict(session) | {
+            "time_ns": clock.wall_ns(), "domains": list(domains), "policy": policy,
+            "lines": list(lines), "reason": one_line(session.reason)[:_WORDS_MAX]}
+        with suppress(OSError):  # a side file: the mail is what counts
+            if self._file.ready():
+                self._file.write(json.dumps(row).encode("ascii") + b"\n")
+
+    def close(self) -> None:
+        """The process ends."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read_sessions(logs: Path, service: str) -> Iterator[dict[str, Any]]:
+    """What was noted, the oldest first. Lines that are none are passed over: the file is a side
+    file, and may have been torn or written by others."""
+    path = logs / f"{service}{SUFFIX}"
+    for each in (path.with_name(f"{path.name}.1"), path):
+        for line in (side_files.read(each) or b"").splitlines():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict) and row.keys() >= _KEYS and _is_sound(row):
+                yield row
+
+
+def _is_sound(row: dict[str, Any]) -> bool:
+    texts = ("host", "policy", "level", "result", "reason", "version", "cipher")
+    return (isinstance(row["time_ns"], int) and isinstance(row["certificate"], dict)
+            and all(isinstance(row[each], str) for each in texts)
+            and all(isinstance(row[each], list)
+                    and all(isinstance(one, str) for one in row[each])
+                    for each in ("domains", "lines")))
+
+
+def facts_of(certificate: bytes | None) -> dict[str, str]:
+    """Of a certificate in DER; its digest alone where it, or the library that reads it, is not
+    there."""
+    if not certificate:
+        return {}
+    found = {"sha256": hashlib.sha256(certificate).hexdigest()}
+    try:
+        from cryptography import x509
+
+        seen = x509.load_der_x509_certificate(certificate)
+        found |= {"subject": one_line(seen.subject.rfc4514_string())[:_WORDS_MAX],
+                  "issuer": one_line(seen.issuer.rfc4514_string())[:_WORDS_MAX],
+                  "until": seen.not_valid_after_utc.isoformat()}
+    except (ImportError, ValueError) as error:
+        found["unread"] = type(error).__name__
+    return found

@@ -1,0 +1,220 @@
+"""An audit in steps: the verdict is that of one that looks at everything at once, by Spark and by
+DuckDB, of damaged archives, too; one that is killed goes on; memory bounds a step."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from omqtools.omqspark import audit_steps, audited, ids, intervals, session
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.out import AUDITED, BESIDE, LOCK
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
+from tests.spark.conftest import generated
+from tests.spark.told import no_session
+
+Made = tuple[Path, dict[str, Any]]
+IN_STEPS = 1  # events that are few: none are
+
+
+@pytest.fixture
+def rows_max(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets how many rows a step has room for."""
+    return lambda rows: monkeypatch.setattr(session, "AUDIT_ROW_BYTES", (1 << 30) // rows)
+
+
+def verdict(lake: Lake, archive: object, *, anew: bool = True, **how: Any) -> dict[str, Any]:
+    """Without what differs between two of the same."""
+    if anew:
+        (Path(lake.out) / AUDITED).unlink(missing_ok=True)
+    found = audit(lake, str(archive), **({"pool": None} | how))
+    found["findings"].sort(key=str)
+    del found["audited"]
+    return found
+
+
+def steps(out: str) -> Lake:
+    return Lake(Later(no_session, IN_STEPS), out)
+
+
+def kept_audit(out: str) -> dict[str, Any]:
+    """What the next audit will know."""
+    found = dict(vars(audited.earlier(steps(out), steps(out).known(), 3)))
+    found["findings"] = sorted(found["findings"], key=str)
+    found["turns"] = sorted(found["turns"])
+    return found
+
+
+@pytest.mark.parametrize("rows", [1200, 1 << 20])
+def test_steps_say_what_one_look_says(made: Made, lake: Lake, rows: int, rows_max: Any,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds of faults and of messages, with and without the pool; and once more behind it, when
+    what was judged is known. Few lines are remembered from step to step."""
+    rows_max(rows)
+    monkeypatch.setattr(audit_steps, "TURNS_HELD", 3)
+    said: list[str] = []
+    for pool in (None, made[0]):
+        for anew in (True, False):
+            one = verdict(lake, made[0] / "archive", pool=pool, anew=anew)
+            mine = verdict(steps(lake.out), made[0] / "archive", pool=pool, anew=anew,
+                           say=said.append)
+            assert mine == one
+    assert one["counts"]["lost"] and one["counts"]["out_of_order"] and one["counts"]["duplicated"]
+    assert (len(said) > 40) == (rows == 1200)
+    assert not list((Path(lake.out) / BESIDE).iterdir())
+
+
+DAMAGES = ("flip", "cut", "without", "empty", "twice")
+
+
+def damage(pick: random.Random, files: list[Path], kind: str) -> None:
+    path = pick.choice(files)
+    data = bytearray(path.read_bytes())
+    if kind == "flip":
+        for _ in range(pick.randrange(1, 6)):
+            data[pick.randrange(len(data))] ^= 1 << pick.randrange(8)
+        path.write_bytes(data)
+    elif kind == "cut":
+        path.write_bytes(data[: pick.randrange(len(data))])
+    elif kind == "without":
+        path.unlink()
+    elif kind == "empty":
+        path.write_bytes(b"")
+    else:  # a file with the content of another: a foreign head under its name
+        path.write_bytes(pick.choice(files).read_bytes())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return generated(tmp_path_factory, 700, file_frames=500, faults=2, stories=2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_archives_are_judged_alike(spark: Any, whole: Made, seed: int, rows_max: Any,
+                                           tmp_path: Path) -> None:
+    """Some damage, some batches, some rows a step; after the first files, and after all of them."""
+    pick, archive = random.Random(seed), tmp_path / "archive"
+    archive.mkdir()
+    files = []
+    for path in sorted((whole[0] / "archive").glob("*.oma")):
+        files.append(archive / path.name)
+        files[-1].write_bytes(path.read_bytes())
+    for kind in pick.sample(DAMAGES, pick.randrange(1, 3)):
+        damage(pick, [path for path in files if path.exists() and path.stat().st_size], kind)
+    later = [path for path in files[len(files) // 2:] if path.exists()]
+    for path in later:
+        path.rename(path.with_suffix(".later"))
+    outs = [tmp_path / name for name in ("steps", "once", "spark")]
+    for part in range(2):
+        if part:
+            for path in later:
+                path.with_suffix(".later").rename(path)
+        told = []
+        for out, lake in zip(outs, (steps(str(outs[0])), Lake(Later(no_session), str(outs[1])),
+                                    Lake(spark, str(outs[2]))), strict=True):
+            run(Later(no_session), str(archive), str(out), incremental=True, files_per_batch=2)
+            rows_max(pick.randrange(150, 900))
+            told.append((verdict(lake, archive, pool=whole[0], anew=False, attempts_max=2),
+                         verdict(lake, archive, anew=False), kept_audit(str(out))))
+        assert told[0] == told[1] == told[2]
+    assert sum(told[0][0]["counts"].values()) > 0
+
+
+class Stopped(Exception):
+    """In place of SIGKILL: nothing of the audit goes on."""
+
+
+@pytest.mark.parametrize("word", ["step 3 of", "of the order"])
+def test_an_audit_that_was_killed_goes_on(made: Made, lake: Lake, word: str, rows_max: Any
+                                          ) -> None:
+    rows_max(400)
+    wanted, said = verdict(steps(lake.out), made[0] / "archive"), list[str]()
+    beside = Path(lake.out) / BESIDE
+
+    def until(text: str) -> None:
+        said.append(text)
+        if word in text:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        verdict(steps(lake.out), made[0] / "archive", say=until)
+    (left,) = beside.iterdir()
+    torn = left / "given" / "messages-0.parquet"
+    torn.write_bytes(torn.read_bytes()[:-20])
+    again: list[str] = []
+    assert verdict(steps(lake.out), made[0] / "archive", say=again.append) == wanted
+    assert again[0].startswith("audit: step 1 of"), "of which a power cut took back the rows"
+    assert len(said) > 2 and again[1] == said[-1], "the others are not looked at again"
+    assert not list(beside.iterdir())
+
+
+def test_two_at_once_and_what_is_left(made: Made, lake: Lake, rows_max: Any) -> None:
+    """The second one has a folder of its own; what nobody goes on with is gone a day later."""
+    rows_max(2000)
+    wanted, archive = verdict(steps(lake.out), made[0] / "archive"), made[0] / "archive"
+    folders: list[Path] = []
+
+    def held(text: str) -> None:
+        """Another audit of the same, in the middle of this one."""
+        if not folders:
+            folders.extend((Path(lake.out) / BESIDE).iterdir())
+            assert verdict(steps(lake.out), archive) == wanted
+            assert list((Path(lake.out) / BESIDE).iterdir()) == folders
+            with (folders[0] / LOCK).open("w") as lock, pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    assert verdict(steps(lake.out), archive, say=held) == wanted and folders
+    left = Path(lake.out) / BESIDE / "audit-of-another"
+    left.mkdir()
+    assert verdict(steps(lake.out), archive) == wanted and left.exists()
+    os.utime(left, (1, 1))
+    assert verdict(steps(lake.out), archive) == wanted and not left.exists()
+    assert ids.LEFT_S == 86_400
+
+
+def test_which_work_is_done_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not Later(no_session, memory="1g").in_steps((1 << 20) - 1)
+    assert Later(no_session, memory="1g").in_steps(1 << 20)
+    assert not Later(no_session, 0).in_steps(1 << 40), "Spark was asked for"
+    assert Later(no_session, memory="512m").audit_rows * 2 == Later(no_session).audit_rows
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert not Later(no_session).in_steps(1 << 40), "under spark-submit"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_intervals_have_each_row_once(seed: int, tmp_path: Path) -> None:
+    """Of numbers that lie together, far apart, that are many times the same, and null."""
+    pick = np.random.default_rng(seed)
+    values = np.concatenate([
+        pick.integers(1, 5000, 3000), pick.integers(1 << 40, (1 << 40) + 90, 700 * (seed % 3)),
+        np.full(200, 77), np.array([-(1 << 63), (1 << 63) - 1] if seed % 2 else [3], "<i8")])
+    pick.shuffle(values)
+    parts = [values[: len(values) // 2], values[len(values) // 2 :]]
+    for place, part in enumerate(parts):
+        pq.write_table(pa.table({"n": pa.array([*part.tolist(), None], pa.int64())}),
+                       tmp_path / f"{place}.parquet", row_group_size=500)
+    sources = [(ds.dataset(tmp_path / f"{place}.parquet"), "n") for place in range(2)]
+    most = int(pick.integers(1, 400))
+    found = intervals.intervals(sources, most)
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(found))
+    counts = [sum(intervals.between(rows, "n", part).num_rows for rows, _ in sources)
+              for part in found]
+    assert sum(counts) == len(values)
+    for part, count in zip(found, counts, strict=True):
+        mine = values[(values >= part[0]) & (values <= part[1])]
+        assert 0 < count == len(mine) and (count <= most or len({*mine.tolist()}) == 1)
+    assert len(found) <= 2 * len(values) // most + 8, "and not more of them than needed"
+    assert intervals.intervals([(ds.dataset(pa.table({"n": pa.array([], pa.int64())})), "n")],
+                               9) == []
