@@ -3,11 +3,7 @@
     main             command line             survey          the scan, put together
     control_survey, journal_survey, pool_survey, body_survey    one part of the spool each
     archive          opens an archived file   history         the journal and its archive as one
-<<<<<<< HEAD
-    ledger           what must be alive       plan            decisions for one spool, stamped
-=======
     ledger           what must be alive       plan            decisions for a spool, its stamp
->>>>>>> main
     repairs          one function an action   apply           runs them
     record_repairs   those of pool records    rebuilt_records records made again from history
     originals        keeps what is changed    pending_pool    the pool as the next start sees it

@@ -65,7 +65,7 @@ DAEMONS: Final[dict[str, Daemon]] = {
     "local.delivery": Daemon((
         "Reads queue LOCAL and writes each mail into the Maildirs of its recipients, with "
         "Return-Path and Delivered-To on top. A mailbox that cannot be written (disk or quota "
-        "full) is retried; the others are not delivered to twice by that."),
+        "full) is retried; the others are not delivered to twice by that.",),
         ("routes.conf", "omq.conf"), (("mail/", "the Maildirs, if maildir_root is not set"),)),
     "unix.out": Daemon((
         "Reads queue UNIX and sends mail to other hosts by SMTP, or by LMTP or a command where "
@@ -79,7 +79,7 @@ DAEMONS: Final[dict[str, Daemon]] = {
     "xport.out": Daemon((
         "Reads queue XPORT and gives each mail to a command (xport_command), usually a sendmail "
         "program, without a shell. The command's exit code decides: 0 done, 75 later, a refusal is "
-        "reported to the sender. It is off as shipped."),
+        "reported to the sender. It is off as shipped.",),
         ("routes.conf", "omq.conf", "services.conf")),
     "smtp.server": Daemon((
         "Takes mail by SMTP and answers 250 once the mail is on disk in a queue. It listens on "
@@ -92,7 +92,7 @@ DAEMONS: Final[dict[str, Daemon]] = {
     "mail.drop": Daemon((
         "Takes mail from programs of this host (omq-sendmail(1): cron, mail(), git send-email) "
         "over a socket and puts it on ROUTER. It also accepts mail while the queue manager does "
-        "not run; that mail waits in files of the spool. It is off as shipped."),
+        "not run; that mail waits in files of the spool. It is off as shipped.",),
         ("omq.conf", "services.conf"), (("run/drop.sock", "the socket"),)),
     "amqp.server": Daemon((
         "Lets clients of AMQP 1.0 and 0-9-1 put, take and browse messages. Queues are addresses, "
@@ -109,16 +109,16 @@ DAEMONS: Final[dict[str, Daemon]] = {
     "error.manager": Daemon((
         "Reads queue ERRMGR and sends a report to the sender of a mail about the recipients that "
         "were not reached. Reports are limited per minute and per sender. A mail that must not be "
-        "answered goes to queue ERROR, for the operator."),
+        "answered goes to queue ERROR, for the operator.",),
         ("omq.conf", "routes.conf")),
     "trigger.monitor": Daemon((
         "Starts programs for queues: it reads the trigger messages on SYSTEM.TRIGGERS and runs the "
         "command or systemd unit of triggers.conf, without a shell. A command that fails is "
-        "started again after a pause that grows. It is off as shipped."),
+        "started again after a pause that grows. It is off as shipped.",),
         ("triggers.conf", "queues.conf", "omq.conf")),
     "schedule.server": Daemon((
         "Puts messages at planned times. A schedule is a message on SYSTEM.SCHEDULES; what it puts "
         "and its next time are one atomic operation, so a planned time is neither lost nor served "
-        "twice. omq-schedule(1) defines, shows, pauses and runs schedules. It is off as shipped."),
+        "twice. omq-schedule(1) defines, shows, pauses and runs schedules. It is off as shipped.",),
         ("schedules.conf", "omq.conf")),
 }

@@ -24,11 +24,7 @@ of its own, all numbers lie in the engine's objects and in the tables.
 and for clients, who import no engine:
 
     client_request   a request down to the kernel   batch        bodies as a PUT_MANY carries them
-<<<<<<< HEAD
-    handed_messages  messages in a reader's hands   reader_note  what it is processing
-=======
     handed_messages  messages in a reader's hands   reader_note  what it does, for its manager
->>>>>>> main
 
 and AMQP 1.0 (omq.amqp, amqp.server), which imports neither:
 

@@ -200,7 +200,10 @@ def test_the_page_of_a_daemon_says_what_it_does(made: dict[str, str]) -> None:
     for name, daemon in DAEMONS.items():
         page = made[f"man/man8/{name}.8"]
         assert "started by a supervisor" not in page
-        assert text(daemon.does[0]) in page
+        assert daemon.does
+        for paragraph in daemon.does:
+            assert f".PP\n{text(paragraph)}\n" in page
+            assert paragraph.endswith(".")
         for each in daemon.conf:
             assert f"{each}(5)" in pages
             assert text(f"{each}(5)") in page
