@@ -244,7 +244,8 @@ class LeaseLost(OmqError):
 
 
 class MessageCancelled(LeaseLost):
-    """message {qpool_id} was cancelled, or taken away by an operator, while it was in work: end the work on it"""
+    """message {qpool_id} was cancelled, or taken away by an operator, while it was being processed: \
+stop working on it"""
 
     status = 350
     exit_code = Exit.NO

@@ -2,13 +2,14 @@
 
 Order: priority, then sequence (the order of submission); entries that came back take their old
 place through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for
-ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
+ever, and the settlement must name it. IDEL is a pseudo-queue: nothing is journaled for it but
 the DELETE; its attempts count until the manager ends.
 
 A suspect (core.engine.suspect_messages) is handed out alone, and so is a message that has failed,
-so that its next death charges nobody else (ADR 0035; not on IDEL and POISON, where nothing follows
-from it). Being ones that came back, they stand in the return lane, also after a restart; the vector
-form does not know it. """
+so that the next death counts against no other message (ADR 0035; not on IDEL and POISON, where it
+has no consequence). As messages that came back they are in the return lane, also after a restart;
+the vector form does not handle that lane.
+"""
 
 from __future__ import annotations
 
