@@ -1,10 +1,10 @@
 """Put: a message is born on one queue or on several. Check everything, append the frame, apply.
 
-Errors (nothing has changed then): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
+Errors (each leaves everything unchanged): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
 BadPriority, IndexFull, SpoolFull, BadRequest. The frame of a persistent message carries its payload
 into the journal. The body of a non-persistent one lies in a volatile file; with several queues or a
-delay its frame carries the queue parts and says so (FrameFlag.QUEUES), for those that read history:
-redo passes over it.
+delay its frame carries the queue parts and says so (FrameFlag.QUEUES), for readers of history; redo
+skips it.
 """
 
 from __future__ import annotations
