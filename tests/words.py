@@ -48,10 +48,13 @@ PATTERNS: Final = (
     Pattern(r"\b(?:is|are) told\b", "reports, raises, is logged; gets", 0),
     Pattern(r"\bcomes? again\b", "is redelivered, returns", 0),
     Pattern(r"\bstands? (?:in|there|on|before|with|for itself)\b", "is recorded, is listed, is", 0),
-    Pattern(r"\bbehind (?:it|this|that|them|a|the)\b(?! (?:proxy|schedule))", "after", 1),
+    Pattern(r"\bbehind (?:it|this|that|them|a|the)\b(?! (?:proxy|schedule|checkpoint))",
+            "after", 0),
     Pattern(r"\b(?:a moment|time) gone by\b", "in the past", 0),
     Pattern(r"(?<!there )(?<!nothing )\bis no (?!longer\b|more\b)[a-z]+\b", "is not a", 0),
     Pattern(r"\bwhat (?:it|one) has in work\b|\bin work\b", "is processing", 0),
+    Pattern(r"\bwhat(?:ever)? becomes of\b", "what happens to", 0),
+    Pattern(r"\b(?:is|are) said\b", "is reported, is printed, is in", 1),
     Pattern(r"\bhas it that\b|\bgets? for nobody\b", "say who does what", 0),
 )
 

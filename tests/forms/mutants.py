@@ -24,7 +24,7 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
                 "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
                 "7 numbered", "8 numbered", "11 numbered",
-                "14 numbered")
+                "14 numbered", "1 refused", "2 refused", "3 back refused")
 OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 

@@ -244,7 +244,8 @@ class LeaseLost(OmqError):
 
 
 class MessageCancelled(LeaseLost):
-    """message {qpool_id} was cancelled, or taken away by an operator, while it was in work: end the work on it"""
+    """message {qpool_id} was cancelled, or taken away by an operator, while it was being processed: \
+stop working on it"""
 
     status = 350
     exit_code = Exit.NO
@@ -1172,6 +1173,14 @@ class TooManyMails(OmqError):
 
     status = 283
     exit_code = Exit.TEMPORARY
+
+
+class NothingNoted(OmqError):
+    """nothing was noted of TLS with peers on {day} (UTC): no mail went out, or it is older than \
+unix_tls_sessions_bytes_max keeps, or that is 0"""
+
+    status = 285
+    exit_code = Exit.NO_INPUT
 
 
 class BodyRefused(BadRequest):

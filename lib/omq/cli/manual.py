@@ -32,6 +32,7 @@ from omq.base.paths import shipped_conf
 from omq.base.settings import DEFAULTS, KEYS
 from omq.cli import completion
 from omq.cli.command_table import parser_in, parser_of, section_of, title_of
+from omq.cli.daemon_texts import DAEMONS, SIGNALS
 from omq.cli.launch import COMMANDS
 from omq.cli.programs import LAUNCHER
 from omq.cli.setup.omq_main import COMMANDS as PARTS
@@ -79,17 +80,20 @@ class Page:
 CONF_FILES: Final = {
     "queues.conf": "the queues of an omq instance", "services.conf": "the services of an instance",
     "authority.conf": "who may do what", "routes.conf": "where mail goes",
-    "triggers.conf": "programs that queues have started",
-    "alarms.conf": "what is told when it goes wrong"}
+    "triggers.conf": "programs that are started for queues",
+    "schedules.conf": "messages that are put at planned times",
+    "alarms.conf": "which problems raise an alarm"}
 _MEANINGS: Final = {
     Exit.OK: "success", Exit.NO: "the answer is no: nothing found, a check failed",
     Exit.USAGE: "wrong options or arguments", Exit.DATA: "the input or the spool's bytes are wrong",
     Exit.NO_INPUT: "a queue, file or spool that does not exist",
     Exit.UNAVAILABLE: "the queue manager does not run or does not answer",
-    Exit.SOFTWARE: "a bug of ours", Exit.OS: "the system refuses: IPC limits, memory",
-    Exit.CANT_CREATE: "a file cannot be made", Exit.IO: "a disk said no",
-    Exit.TEMPORARY: "try again later: full, inhibited, busy, changed meanwhile",
-    Exit.NO_PERMISSION: "no authority", Exit.CONFIG: "the configuration is wrong"}
+    Exit.SOFTWARE: "an internal error; a traceback is printed",
+    Exit.OS: "the system refuses a resource: IPC limits, memory, processes",
+    Exit.CANT_CREATE: "a file cannot be created", Exit.IO: "an input/output error of a disk",
+    Exit.TEMPORARY: "try again later: full, inhibited, busy, changed in between",
+    Exit.NO_PERMISSION: "no authority, or no right to a file",
+    Exit.CONFIG: "the configuration is wrong"}
 
 
 def _page(name: str, section: int, title: str) -> Page:
@@ -112,7 +116,9 @@ def _parser_page(name: str, section: int, title: str, parser: argparse.ArgumentP
     page.heading("SYNOPSIS")
     page.literal(parser.format_usage().removeprefix("usage: ").rstrip().splitlines())
     page.heading("DESCRIPTION")
-    page.paragraph(parser.description or title)
+    daemon = DAEMONS.get(name)
+    for paragraph in daemon.does if daemon else (parser.description or title,):
+        page.paragraph(paragraph)
     for extra in _EXTRA.get(name, ()):
         extra(page)
     page.heading("OPTIONS")
@@ -135,11 +141,20 @@ def _parser_page(name: str, section: int, title: str, parser: argparse.ArgumentP
     if parser.epilog:
         page.heading("EXAMPLES")
         page.literal(line for line in parser.epilog.splitlines() if line.startswith("  "))
+    if daemon:
+        page.heading("SIGNALS")
+        for tag, words in SIGNALS:
+            page.item(tag, words)
+        if daemon.files:
+            page.heading("FILES")
+            for tag, words in daemon.files:
+                page.item(tag, f"In the spool: {words}.")
     page.heading("EXIT STATUS")
     for code in Exit:
         page.item(str(int(code)), _MEANINGS[code])
     page.heading("SEE ALSO")
-    page.paragraph("omq(7), omq.conf(5), omq-events(7)")
+    named = dict.fromkeys((*(daemon.conf if daemon else ()), "omq.conf"))
+    page.paragraph(", ".join(("omq(7)", *(f"{each}(5)" for each in named), "omq-events(7)")))
     return page
 
 

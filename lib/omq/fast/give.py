@@ -230,7 +230,7 @@ class Gives:
                     self._rings.pop(queue)
             self._attempts.hand(
                 entry, queue, reader, sequence, frames.payload_bytes,
-                _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
+                _OUT_OF_TURN if keyed or c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
             if keyed:
                 keys.taken()
             if c.e_submitted[entry] != since:

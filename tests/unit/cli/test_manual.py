@@ -18,6 +18,7 @@ from omq.base import events
 from omq.base.settings import KEYS
 from omq.cli import manual
 from omq.cli.command_table import parser_in, parser_of, section_of, title_of
+from omq.cli.daemon_texts import DAEMONS
 from omq.cli.launch import COMMANDS
 from omq.cli.manual import Page, text
 from omq.cli.setup.omq_main import COMMANDS as PARTS
@@ -37,7 +38,7 @@ def made() -> dict[str, str]:
 def test_what_is_shipped_is_what_the_programs_say(made: dict[str, str]) -> None:
     shipped = {str(path.relative_to(SHARE)): path.read_text(encoding="utf-8")
                for path in SHARE.rglob("*")
-               if path.is_file() and path.parent != SHARE / "omq"}
+               if path.is_file() and path.relative_to(SHARE).parts[0] not in ("omq", "ocf")}
     assert set(shipped) == set(made), "run: python -m omq.cli.manual ."
     # Where argparse breaks the lines of a synopsis depends on the version of Python.
     wrong = [name for name, words in made.items() if shipped[name].split() != words.split()]
@@ -190,3 +191,27 @@ def test_zsh_gets_the_same_functions(made: dict[str, str]) -> None:
     zsh = made["zsh/site-functions/_omq"]
     assert zsh.startswith("#compdef queue.manager ")
     assert "bashcompinit" in zsh and "_omq_complete()" in zsh
+
+
+def test_the_page_of_a_daemon_says_what_it_does(made: dict[str, str]) -> None:
+    daemons = [name for name in COMMANDS if section_of(name) == 8]
+    assert set(DAEMONS) == set(daemons)
+    pages = {f"{name}(5)" for name in ("omq.conf", *manual.CONF_FILES)}
+    for name, daemon in DAEMONS.items():
+        page = made[f"man/man8/{name}.8"]
+        assert "started by a supervisor" not in page
+        assert daemon.does
+        for paragraph in daemon.does:
+            assert f".PP\n{text(paragraph)}\n" in page
+            assert paragraph.endswith(".")
+        for each in daemon.conf:
+            assert f"{each}(5)" in pages
+            assert text(f"{each}(5)") in page
+        assert ".SH \"SIGNALS\"" in page
+        for other, section in re.findall(r"([a-z][a-z.\-]*)\((\d)\)", " ".join(daemon.does)):
+            assert f"man/man{section}/{other}.{section}" in made
+
+
+def test_each_configuration_file_has_its_page() -> None:
+    assert {path.name for path in (ROOT / "conf").glob("*.conf")} == {
+        "omq.conf", *manual.CONF_FILES}

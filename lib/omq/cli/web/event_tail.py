@@ -2,7 +2,8 @@
 
 Only the end is read (BYTES). A log that was rotated meanwhile is read from its start. The records
 are those of omq.cli.look.event_lines; texts are made visible here, for a page writes them as they
-are. """
+are.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ is his. A route says what it needs (routes.Route): a page that was forgotten has
 
 A form is ours when it carries the session's token, and its Origin, or Sec-Fetch-Site, if the
 browser sends one, is this host. A token of the API is sent by no browser of itself, so it needs
-neither. """
+neither.
+"""
 
 from __future__ import annotations
 

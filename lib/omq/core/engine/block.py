@@ -5,7 +5,7 @@ Frames are packed straight into the journal writer's reusable buffer, payloads a
 
 Invariants: 1. `lsn` is the LSN of the next frame; numbers are consecutive inside a block and from
 block to block; 2. `reserve` is called before a request changes anything, with all that it will add,
-so a request's frames stand in one block and are atomic after a crash; 3. nobody is answered before
+so a request's frames are in one block and atomic after a crash; 3. nobody is answered before
 `flush` returned.
 """
 

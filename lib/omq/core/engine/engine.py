@@ -3,13 +3,13 @@ one sync makes the group durable; then, and only then, the replies go out.
 
     begin -> put / settle / move / wait ... -> tick -> dispatch -> commit -> (caller replies)
 
-Invariants: 1. a request is checked whole before it changes anything; 2. its frames stand in one
+Invariants: 1. a request is checked whole before it changes anything; 2. its frames are in one
 block; 3. commit returns only when every persistent frame of the group is durable; the first disk
 error leaves by DiskError and the process must end (storage.durable latches); 4. the index is ahead
 of the disk only between begin and commit; `version` is odd then.
 
-Crash argument: whatever the tables say is thrown away at the next start and rebuilt from the pool
-and the journal, so only what a block holds counts, and a block is whole or absent.
+Crash argument: the tables are discarded at the next start and rebuilt from the pool and the
+journal, so only the blocks count, and a block is whole or absent.
 """
 
 from __future__ import annotations

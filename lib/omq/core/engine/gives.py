@@ -2,13 +2,14 @@
 
 Order: priority, then sequence (the order of submission); entries that came back take their old
 place through the return lane. The lease of a hand-out is the LSN of its GIVE frame: unique for
-ever, it must come back with the settlement. IDEL is a pseudo-queue: nothing is journaled for it but
+ever, and the settlement must name it. IDEL is a pseudo-queue: nothing is journaled for it but
 the DELETE; its attempts count until the manager ends.
 
 A suspect (core.engine.suspect_messages) is handed out alone, and so is a message that has failed,
-so that its next death charges nobody else (ADR 0035; not on IDEL and POISON, where nothing follows
-from it). Being ones that came back, they stand in the return lane, also after a restart; the vector
-form does not know it. """
+so that the next death counts against no other message (ADR 0035; not on IDEL and POISON, where it
+has no consequence). As messages that came back they are in the return lane, also after a restart;
+the vector form does not handle that lane.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +141,7 @@ def _waits(core: Core, entry: int, given: list[int]) -> bool:
 def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int, turn: int = 0
           ) -> None:
     """The frame and the effects of one hand-out, but for the counters. `turn`: GIVEN_OUT_OF_TURN
-    where the reader chose the message."""
+    where the reader chose the message; so are all of groups, and of queues with keys."""
     t, queue = core.t, rules.queue
     slot = t.e_message[entry]
     attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
@@ -152,7 +153,8 @@ def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int
             priority=t.e_priority[entry], attempt=attempts, size=t.m_size[slot],
             client=party.client, pid=party.pid, uid=party.uid, file=t.m_file[slot],
             record=t.m_record[slot], token=party.token, sequence=sequence,
-            argument=turn or (GIVEN_OUT_OF_TURN if t.m_flags[slot] & GROUPED else 0))
+            argument=turn or (GIVEN_OUT_OF_TURN if t.m_flags[slot] & GROUPED or (
+                core.limited and core.keyed(queue) is not None) else 0))
         t.m_lsn[slot] = lease
     t.e_attempts[entry] = attempts
     t.e_lease[entry] = lease

@@ -1,18 +1,19 @@
-"""Keys of one limited queue: whose message goes next, how many of a key are in work, and its rate.
+"""Keys of one limited queue: whose message goes next, how many of a key are being processed, and
+its rate.
 
-A READY message that has the turn in its group (core.engine.groups) stands in the *line* of its key,
-by priority and sequence, and in no chain and no lane. A key that has a message, a place and a token
-stands in the queue's *turn*: with fair turns a ring, in which it goes to the end with each message
+A READY message that has the turn in its group (core.engine.groups) is in the *line* of its key, by
+priority and sequence, and not in a chain or a lane. A key that has a message, a place and a token
+is in the queue's *turn*: with fair turns a ring, in which it goes to the end with each message
 that is handed out; without, a heap by the first message of each key, so that the order is the one
-that the queue would have without keys. What a key has that may not go now costs nothing: it is put
-into the turn again by the event that it waits for, a place that comes back (`left`), a token
-(`wake`), its release (`resume`), or a message.
+that the queue would have without keys. A key that may not go now costs nothing: the event that it
+waits for puts it into the turn again, a place that comes back (`left`), a token (`wake`), its
+release (`resume`), or a message.
 
-Invariants: 1. a key that may go and has a READY message stands in the turn; what stands there and
-may not go is dropped when it comes up; 2. `in_work` is the number of its ACTIVE entries; 3. a line
+Invariants: 1. a key that may go and has a READY message is in the turn; one that is there and may
+not go is dropped when it comes up; 2. `in_work` is the number of its ACTIVE entries; 3. a line
 has every READY entry of its key once, and stale items, fewer than those and SLACK; 4. a key without
-messages is kept while its bucket is not full, `keys_max` of them at most, the longest unused one
-goes first, and is counted.
+messages is kept while its bucket is not full, at most `keys_max` of them; the least recently
+used one goes first, and is counted.
 
 Each event is O(1) in the number of keys (O(log n) with rates and without fair turns).
 """

@@ -1,5 +1,5 @@
-"""What limits of work (core.engine.limits) mean where entries change and are handed out. Each
-function is called for a queue that has limits, and for no other.
+"""What limits of work (core.engine.limits) do when entries change and are handed out. The functions
+are called only for queues that have limits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Put: a message is born on one queue or on several. Check everything, append the frame, apply.
 
-Errors (nothing has changed then): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
+Errors (each leaves everything unchanged): UnknownQueue, PutInhibited, QueueFull, MessageTooLong,
 BadPriority, IndexFull, SpoolFull, BadRequest. The frame of a persistent message carries its payload
 into the journal. The body of a non-persistent one lies in a volatile file; with several queues or a
-delay its frame carries the queue parts and says so (FrameFlag.QUEUES), for those that read history:
-redo passes over it.
+delay its frame carries the queue parts and says so (FrameFlag.QUEUES), for readers of history; redo
+skips it.
 """
 
 from __future__ import annotations
@@ -188,10 +188,7 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         payload = b""
         if new.parts:
             flags, payload, crc = _QUEUES, pack_parts(parts), 0
-    if prepared:
-        flags |= _PREPARED
-    if new.members:
-        flags |= _BARRIER
+    flags |= (_PREPARED if prepared else 0) | (_BARRIER if new.members else 0)
     expiry = _expiry(core, new, parts)
     lsn = block.frame(
         FrameType.PUT, ends | flags | new.flags & (CONTAINER | MEMORY), new.queue, qpool,

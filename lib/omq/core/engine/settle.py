@@ -1,10 +1,10 @@
 """Settle: how a reader's work on a message ends: done, defer, fail, return; and the death of a
 reader. Moves are core.engine.moves.
 
-Each names the entry, the QPoolId and the lease of the hand-out. LeaseLost when they do not match
-what the tables say: the message has been taken back meanwhile, and this reader's word does not
-count. After a restart of the manager its low half still counts for the reader that claimed the
-message when it registered again (core.engine.leases_resumed), so it may finish what it holds.
+Each names the entry, the QPoolId and the lease of the hand-out. If they do not match the tables,
+the message has been taken back in the meantime, and the settlement is refused (LeaseLost). After a
+restart of the manager the low half of the lease is enough for the reader that claimed the message
+when it registered again (core.engine.leases_resumed), so it can finish what it holds.
 
 Frames: DONE (LAST_PART when the message is gone, TO_IDEL when idel.server has files to remove),
 DEFER (FAILED when the attempt counts), RELEASE_GIVEN, POISON with evidence, of which a part stays

@@ -1,7 +1,7 @@
 """What the engine's parts share: tables, the block under construction, and the private structures.
 
 Private to the manager, rebuilt at each start: pool slot allocator, due heap, return lanes, runnable
-set. Effects here only change memory; the frame that stands for them is packed by the caller, first.
+set. The functions here only change memory; the caller packs the frame for a change first.
 
 Invariants: 1. a state counter of a queue changes together with `e_state`; 2. an entry that comes
 back goes to its queue's return lane, a heap by (priority, sequence), so it takes its old place

@@ -5,25 +5,25 @@ When a settlement (done, defer, fail, release) travels is the reader's `ack`:
     prompt   (default) at once when the last request is 30 ms or longer ago; else it is noted
              where the manager sees it (fast.reader_note), and travels with the next request, or
              when the manager looks, which it does 50 ms after its last answer. If this process
-             dies, what was noted holds, and only what the program had in work has failed
+             dies, what was noted counts, and only the message being processed has failed
     batch    with the next request for messages, kept in this process until then. If it dies,
              everything that it held has failed
 
 `flush` sends what is recorded. `move` is always sent at once: it is one atomic operation.
 
-In work is what the iteration gave last, and what of a list (`next`) the program has looked into
-(body, properties, ids), until it is settled. A program that dies with a list of which it has
-neither looked into nor settled one had all of them in work.
+Being processed are the last message of the iteration, and those of a list (`next`) that the program
+has looked into (body, properties, ids), until they are settled. If a program dies with a list of
+which it has neither looked into nor settled any, all of them were being processed.
 
 Leaving the reader (the end of its `with`, `close`) sends what is recorded and gives back what is
 still held, to its old place and no attempt counted. Leaving it by an exception does the same, but
-the message that the iteration has in hand, if nothing was said of it, has failed: one attempt, so
-that a message whose handling always raises ends on POISON and not in a circle. KeyboardInterrupt
-and its like are nobody's failure, nor is a manager that stops or is away. One that is away is not
-waited for; when it comes back what was handed out counts as a dead reader's.
+the current message of the iteration, if it is not settled, has a failed attempt, so that a message
+whose handling always raises ends on POISON instead of coming back for ever. KeyboardInterrupt and
+its like do not count as failures, nor does a manager that stops or is away. One that is away is not
+waited for; when it comes back, the messages that were handed out count as a dead reader's.
 
-A message that comes again after its reader died is flagged `redelivered`: at least once for
-whatever the reader does outside, exactly once for what happens on queues.
+A message that is redelivered after its reader died is flagged `redelivered`: the reader's own work
+happens at least once, operations on queues exactly once.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ loop look. The main loop waits in one place only.
 
 A door that has something for the main loop is not polled until the main loop is done with it
 (`rearm`). Without a free descriptor the listener is not polled until a door is closed, or for
-SCARCE_S: the callers wait in its backlog.
+SCARCE_S; callers wait in its backlog.
 
 Invariants: 1. the thread sleeps unless something happens, and looks at the deadline whatever
 happens; 2. lines are bounded in length, doors in number, descriptors that come in to one a door;
 3. only the main loop writes to a connection, but for the refusal of one that does not come in;
-4. what ends the thread ends the main loop (`failure`), which cannot hear anything without it.
+4. if the thread ends, so does the main loop (`failure`), which cannot hear anything without it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Doors: the control connections of clients, and whose turn it is.
 
 A door is either polled by the doorkeeper's thread or waits in the ring for the main loop, never
-both: nothing is read from it while what it said before has not been taken. So what a door can lay
-down in memory is bounded by one line and one read, and whoever says much blocks on its own socket.
+both: nothing is read from it until its last line has been taken. So a door can take memory for one
+line and one read at most, and a client that sends too much blocks on its own socket.
 
 The ring gives turns to users first, then to the doors of each: a user with a thousand doors gets no
 more than one with a single door. What a user may cost in one group is measured in time (`Turn`),

@@ -1,8 +1,8 @@
 """A turn of the manager's loop: a group of requests, hand-outs, one commit, the replies.
 
-Invariants: 1. replies are collected and written behind the commit, all of a group before the first
-client is woken; 2. an error of the disk leaves by DiskError, and nobody is answered.
-omq.fast.group_commit does the same where all is plain.
+Invariants: 1. replies are collected and written after the commit, all of a group before the first
+client is woken; 2. an error of the disk is raised as DiskError, and nobody is answered.
+omq.fast.group_commit does the same when all requests are plain.
 """
 
 from __future__ import annotations

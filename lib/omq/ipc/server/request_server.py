@@ -1,8 +1,8 @@
 """The server side of the request queue: bytes in, engine operations, replies after the commit.
 
 Invariants: 1. nothing in a request is believed: size, magic, version, client and token are checked
-first, counts and lengths against the channel before anything is read; 2. what cannot be a client's
-is counted and thrown away, what is a client's wrong request is answered with its error; 3. replies
+first, counts and lengths against the channel before anything is read; 2. a request that cannot be a
+client's is counted and discarded, a client's wrong request is answered with its error; 3. replies
 of a group are collected and released after the commit, and never block.
 """
 
