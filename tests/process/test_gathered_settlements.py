@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from omq.base.limits import REASON_BYTES_MAX
@@ -20,8 +22,12 @@ def test_what_is_gathered_travels_with_the_next_request(
             some = reader.next(3, timeout_s=0)
             link, asked = reader._link, list[int]()
             request = link.request
-            monkeypatch.setattr(link, "request", lambda operation, *rest, **more: (
-                asked.append(operation), request(operation, *rest, **more))[1])
+
+            def counted(operation: int, *rest: Any, **more: Any) -> Any:
+                asked.append(operation)
+                return request(operation, *rest, **more)
+
+            monkeypatch.setattr(link, "request", counted)
             reader.gathers = gathers
             for each in some:
                 reader._asked = -2 * PROMPT_S  # long ago

@@ -82,16 +82,20 @@ def test_a_whole_body_of_data_is_found() -> None:
 def test_a_message_that_is_read_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     patterns, read = Patterns(NOBODY, THRESHOLD), list[bytes]()
     decoded = translation.decoded
-    monkeypatch.setattr(translation, "decoded", lambda data, terms: (
-        read.append(data), decoded(data, terms))[1])
-    plain = (True, 4, 0, {}, None, None, None, None, {"a": "1"})
+
+    def counted(data: bytes, terms: Terms) -> Any:
+        read.append(data)
+        return decoded(data, terms)
+
+    monkeypatch.setattr(translation, "decoded", counted)
+    plain: Any = (True, 4, 0, {}, None, None, None, None, {"a": "1"})
     for size in (1, 200, 299):
         assert patterns.message(message((*plain, size, False)), settled=False).body == b"x" * size
     assert len(read) == 1
     patterns.message(message((*plain, 1, True)), settled=True)
     assert len(read) == 2, "what is settled is not persistent"
-    expires = (True, 4, 9000, {}, None, None, None, None, {}, 1, False)
-    own = (True, 4, 0, {}, "an id", None, None, None, {}, 1, False)
+    expires: Any = (True, 4, 9000, {}, None, None, None, None, {}, 1, False)
+    own: Any = (True, 4, 0, {}, "an id", None, None, None, {}, 1, False)
     for said in (expires, expires, own, own):
         patterns.message(message(said), settled=False)
     assert len(read) == 6, "times that are left and ids differ"
@@ -100,6 +104,6 @@ def test_a_message_that_is_read_once_is_not_read_again(monkeypatch: pytest.Monke
 def test_what_is_kept_is_bounded() -> None:
     patterns = Patterns(NOBODY, THRESHOLD)
     for number in range(3 * PATTERNS_MAX):
-        said = (True, 4, 0, {}, None, None, None, None, {"a": str(number)}, 1, False)
+        said: Any = (True, 4, 0, {}, None, None, None, None, {"a": str(number)}, 1, False)
         assert patterns.message(message(said), settled=False).properties == {"a": str(number)}
         assert len(patterns._known) <= PATTERNS_MAX
