@@ -46,7 +46,8 @@ SAID: Final = (
 """Document, its words, and what they must say."""
 
 
-@pytest.mark.parametrize(("page", "words", "value"), SAID, ids=lambda each: str(each)[-40:])
+@pytest.mark.parametrize(("page", "words", "value"), SAID,
+                         ids=[f"{page.name} {number}" for number, (page, *_) in enumerate(SAID)])
 def test_a_number_in_a_sentence_is_the_one_in_force(page: Path, words: str, value: int) -> None:
     found = re.search(words, page.read_text(encoding="utf-8"))
     assert found is not None, f"{page.name} no longer says this: change the row, too"
