@@ -22,7 +22,7 @@ TOLD = ("a number in a group is lost", "numbers are not counted",
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_both_ways_keep_the_same(seed: int) -> None:
-    assert work(source(name="rings"), seed) > 3
+    assert work(source(name="groups"), seed) > 3
 
 
 @pytest.mark.parametrize("name", TOLD)
@@ -36,7 +36,7 @@ def test_what_is_broken_is_told(tmp_path: Path, name: str) -> None:
 def test_a_key_and_its_number_are_those_of_the_descriptor(number: int) -> None:
     """Also behind other bytes; what has no whole descriptor has no key."""
     payload = encode(Descriptor(group_id=b"g" * 16, group_sequence=number), [], b"", b"body")
-    rings = source(name="rings").Rings(Way().core, Way().t, None)
+    rings = source(name="groups").Rings(Way().core, Way().t, None)
     assert rings.key(memoryview(b"xx" + payload), 2) == group_of(payload)[0]
     assert rings.number == number
     assert rings.key(memoryview(payload[: GROUP_AT + 5]), 0) == 0

@@ -28,7 +28,7 @@ ON: Final = FIRST_QUEUE
 READY, ACTIVE, HELD = int(EntryState.READY), int(EntryState.ACTIVE), int(EntryState.HELD)
 
 
-def source(library: Path = ROOT / "lib", name: str = "keys") -> ModuleType:
+def source(library: Path = ROOT / "lib", name: str = "limited_keys") -> ModuleType:
     """A module of omq.fast as it is written: compiled, its functions are for C alone."""
     spec = spec_from_file_location(name, library / "omq" / "fast" / f"{name}.py")
     assert spec is not None and spec.loader is not None

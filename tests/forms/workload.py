@@ -2,7 +2,7 @@
 index says, what was written, what was answered, and what the engine keeps in memory.
 
     python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
-        [numbered]
+        [numbered] [refused]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -11,8 +11,9 @@ end of a wait, of a lease, or of a message's time, a look at a note, a deferral.
 have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
 change, and keys are paused, while it runs. `back`: many messages fail and come back soon, and what
 has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
-groups are whole, and many readers want such. Clocks and the uuid are fixed, so nothing depends on
-the run.
+groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has
+no right to a queue take for units, payloads do not lie in the order of their heads. Clocks and the
+uuid are fixed, so nothing depends on the run.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class Workload:
     """See the module."""
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
-                 limits: dict[int, LimitRules], back: bool, numbered: bool) -> None:
+                 limits: dict[int, LimitRules], back: bool, numbered: bool,
+                 refused: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
@@ -149,6 +151,9 @@ class Workload:
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
         self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
+        self.refused = refused
+        if refused:
+            self.instance.settings = replace(self.instance.settings, unit_messages_max=8)
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
         self.leaving, self.changing = 0.04, 0.1  # groups with this
         self.certain = 0.2  # requests that ask for a certain message
@@ -200,6 +205,8 @@ class Workload:
             party.uid = 1000
         if (self.keyed or self.numbered) and client.number != GUEST:  # from its first put on
             session.rights |= {("put", queue): True for queue in (A, B, C, D)}
+        if self.refused and client.number == UNITS[0]:
+            session.rights["get", C] = False
         if client.number in self.notes:
             session.prompt = True
             self.notes[client.number].attach(session.note, party.token)
@@ -491,6 +498,9 @@ class Workload:
             each.expiry = self._time()
             heads.append(each.head(at))
             at += len(each.payload)
+        if self.refused and len(said) > 1 and r.random() < 0.3:  # payloads in another order
+            heads[:2] = said[0].head(len(said[1].payload)), said[1].head(0)
+            said[:2] = said[1::-1]
         name = r.choice((b"", b"", b"", b"one", b"other", b"\xff" * (r.random() < self.odd)))
         name = name if prepares else b""
         area = b"".join([*rows, *heads, *(each.payload for each in said), name])
@@ -577,6 +587,9 @@ class Workload:
         for client in self._asking(idle):
             if self.back and client.queue and r.random() < 0.1:
                 batch.append(self._commit(client))  # a reader's unit
+                continue
+            if self.refused and client.queue and r.random() < 0.1:
+                batch.append(self._take(client))  # a reader's
                 continue
             if client.number in UNITS:
                 batch.append(r.choices((self._take, self._commit, self._stage, self._backout,
@@ -866,7 +879,7 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
                     limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
-                    back="back" in rest, numbered="numbered" in rest)
+                    back="back" in rest, numbered="numbered" in rest, refused="refused" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def made(omq_instance: world.Instance, tmp_path: Path) -> Iterator[Callable[...,
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with served_bucket(monkeypatch) as url:
+        yield url
+
+
+@contextmanager
+def served_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A URL at a real S3 server (moto's, on loopback)."""
     for module in ("moto.server", "obstore", "flask"):
         pytest.importorskip(module, reason="the extra `dev` is not installed")
@@ -152,7 +159,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
                                 str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(lambda: _made_bucket(port), lambda: f"moto's exit code: {running.poll()}")
-        for key, value in (S3 | {"AWS_ENDPOINT": f"http://127.0.0.1:{port}"}).items():
+        own = dict.fromkeys(("AWS_ENDPOINT", "AWS_ENDPOINT_URL"), f"http://127.0.0.1:{port}")
+        for key, value in (S3 | own).items():
             monkeypatch.setenv(key, value)
         yield "s3://archive/omq"
     finally:

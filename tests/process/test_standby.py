@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 
 import omq
 from omq.base import events
-from omq.base.errors import Exit, NotPrimary
+from omq.base.errors import Exit, ManagerUnavailable, NotPrimary
 from omq.base.paths import SpoolPaths
 from omq.cli import launch
 from omq.cli.watch.facts import gather
@@ -443,3 +443,37 @@ def test_clients_and_commands_are_told_where_the_primary_is(
         return int(json.loads(capsys.readouterr().out.splitlines()[-1])["lag_frames"])
 
     until(lambda: lag() == 0, pair.log.read_text)
+
+
+def test_work_in_hand_is_ready_at_once_after_a_promotion(pair: Pair) -> None:
+    """Its reader was a client of the primary's spool: nobody waits for it to come back."""
+    pair.make()
+    follower = pair.follow()
+    c = pair.primary.connect()
+    c.put("A", b"1")
+    reader = c.reader("A")
+    (taken,) = reader.next(timeout_s=WAIT_S)
+    assert taken.body == b"1"
+    pair.caught_up()
+    follower.send_signal(signal.SIGTERM)
+    assert follower.wait(WAIT_S) == 0
+    pair.primary.kill(MANAGER, WRITER)
+    world.impatient(c)
+    with suppress(ManagerUnavailable):
+        c.close()
+    pair.primary.root.rename(pair.primary.root.with_name("gone"))
+    done = pair.run("promote")
+    assert done.returncode == 0, done.stderr
+    pair.primary.root.with_name("gone").rename(pair.primary.root)
+    pair.primary.settings(reconnect_grace_s=3600)
+    with open(pair.log, "ab") as log:
+        manager = subprocess.Popen([*OMQ[:-1], MANAGER, "--spool", str(pair.root), "--conf",
+                                    str(pair.primary.conf)], stderr=log)
+    pair.children.append(manager)
+    with omq.connect(pair.root, name="next", timeout_s=WAIT_S) as c, c.reader("A") as reader:
+        (again,) = reader.next(timeout_s=WAIT_S)
+        assert again.body == b"1"
+        again.done()
+    manager.terminate()
+    assert manager.wait(WAIT_S) == 0
+    pair.primary.settings()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import json
 import os
 import random
 from pathlib import Path
@@ -16,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from omqtools.omqspark import audit_steps, audited, ids, intervals, session
+from omqtools.omqspark import audit_kept, audit_steps, audited, ids, intervals, session
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import AUDITED, BESIDE, LOCK
@@ -49,9 +50,9 @@ def steps(out: str) -> Lake:
     return Lake(Later(no_session, IN_STEPS), out)
 
 
-def kept_audit(out: str) -> dict[str, Any]:
+def kept_audit(out: str, attempts_max: int = 3) -> dict[str, Any]:
     """What the next audit will know."""
-    found = dict(vars(audited.earlier(steps(out), steps(out).known(), 3)))
+    found = dict(vars(audited.earlier(steps(out), steps(out).known(), attempts_max)))
     found["findings"] = sorted(found["findings"], key=str)
     found["turns"] = sorted(found["turns"])
     return found
@@ -97,14 +98,14 @@ def damage(pick: random.Random, files: list[Path], kind: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return generated(tmp_path_factory, 700, file_frames=500, faults=2, stories=2)
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
+    """With faults, of which some make each audit look at everything; and without."""
+    return [generated(tmp_path_factory, 700, file_frames=500, faults=faults, stories=2)
+            for faults in (2, 0)]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_damaged_archives_are_judged_alike(spark: Any, whole: Made, seed: int, rows_max: Any,
-                                           tmp_path: Path) -> None:
-    """Some damage, some batches, some rows a step; after the first files, and after all of them."""
+def damaged(whole: Made, seed: int, tmp_path: Path) -> tuple[Path, list[Path]]:
+    """A copy of an archive, damaged; and its second half, which waits."""
     pick, archive = random.Random(seed), tmp_path / "archive"
     archive.mkdir()
     files = []
@@ -116,20 +117,60 @@ def test_damaged_archives_are_judged_alike(spark: Any, whole: Made, seed: int, r
     later = [path for path in files[len(files) // 2:] if path.exists()]
     for path in later:
         path.rename(path.with_suffix(".later"))
-    outs = [tmp_path / name for name in ("steps", "once", "spark")]
-    for part in range(2):
-        if part:
-            for path in later:
-                path.with_suffix(".later").rename(path)
+    return archive, later
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_archives_are_judged_alike(wholes: list[Made], seed: int, rows_max: Any,
+                                           tmp_path: Path) -> None:
+    """Some damage, some batches, some rows a step; after the first files, and after all of them."""
+    whole = wholes[seed % 2]
+    archive, later = damaged(whole, seed, tmp_path)
+    out, pick = str(tmp_path / "tables"), random.Random(seed)
+    for part in ([], later):
+        for path in part:
+            path.with_suffix(".later").rename(path)
+        run(Later(no_session), str(archive), out, incremental=True, files_per_batch=2)
+        rows_max(pick.randrange(350, 1500))
+        kept = Path(out) / AUDITED
+        known = kept.read_bytes() if part and kept.exists() else b"{}"
         told = []
-        for out, lake in zip(outs, (steps(str(outs[0])), Lake(Later(no_session), str(outs[1])),
-                                    Lake(spark, str(outs[2]))), strict=True):
-            run(Later(no_session), str(archive), str(out), incremental=True, files_per_batch=2)
-            rows_max(pick.randrange(150, 900))
+        for lake in (steps(out), Lake(Later(no_session), out)):
+            kept.write_bytes(known)
             told.append((verdict(lake, archive, pool=whole[0], anew=False, attempts_max=2),
-                         verdict(lake, archive, anew=False), kept_audit(str(out))))
-        assert told[0] == told[1] == told[2]
+                         kept_audit(out, 2), verdict(lake, archive), kept_audit(out)))
+        assert told[0] == told[1]
+        kept.unlink(missing_ok=True)
+        verdict(lake, archive, attempts_max=2)  # what the next part goes on from
+        assert kept_audit(out, 2)["batches"] or whole is wholes[0]
     assert sum(told[0][0]["counts"].values()) > 0
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_spark_judges_them_so_too(spark: Any, wholes: list[Made], seed: int, rows_max: Any,
+                                  tmp_path: Path) -> None:
+    whole = wholes[seed % 2]
+    archive, later = damaged(whole, seed, tmp_path)
+    for path in later:
+        path.with_suffix(".later").rename(path)
+    out = str(tmp_path / "tables")
+    run(Later(no_session), str(archive), out, incremental=True, files_per_batch=2)
+    rows_max(700)
+    assert verdict(Lake(spark, out), archive, pool=whole[0]) == verdict(
+        steps(out), archive, pool=whole[0])
+
+
+@pytest.fixture(scope="module")
+def archive_of(wholes: list[Made]) -> Path:
+    return wholes[0][0] / "archive"
+
+
+@pytest.fixture(scope="module")
+def out(archive_of: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables without Spark."""
+    where = str(tmp_path_factory.mktemp("out") / "tables")
+    run(Later(no_session), str(archive_of), where, incremental=False, files_per_batch=2)
+    return where
 
 
 class Stopped(Exception):
@@ -137,11 +178,11 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("word", ["step 3 of", "of the order"])
-def test_an_audit_that_was_killed_goes_on(made: Made, lake: Lake, word: str, rows_max: Any
+def test_an_audit_that_was_killed_goes_on(archive_of: Path, out: str, word: str, rows_max: Any
                                           ) -> None:
-    rows_max(400)
-    wanted, said = verdict(steps(lake.out), made[0] / "archive"), list[str]()
-    beside = Path(lake.out) / BESIDE
+    rows_max(900)
+    wanted, said = verdict(steps(out), archive_of), list[str]()
+    beside = Path(out) / BESIDE
 
     def until(text: str) -> None:
         said.append(text)
@@ -149,39 +190,93 @@ def test_an_audit_that_was_killed_goes_on(made: Made, lake: Lake, word: str, row
             raise Stopped
 
     with pytest.raises(Stopped):
-        verdict(steps(lake.out), made[0] / "archive", say=until)
+        verdict(steps(out), archive_of, say=until)
     (left,) = beside.iterdir()
     torn = left / "given" / "messages-0.parquet"
     torn.write_bytes(torn.read_bytes()[:-20])
     again: list[str] = []
-    assert verdict(steps(lake.out), made[0] / "archive", say=again.append) == wanted
+    assert verdict(steps(out), archive_of, say=again.append) == wanted
     assert again[0].startswith("audit: step 1 of"), "of which a power cut took back the rows"
     assert len(said) > 2 and again[1] == said[-1], "the others are not looked at again"
     assert not list(beside.iterdir())
 
 
-def test_two_at_once_and_what_is_left(made: Made, lake: Lake, rows_max: Any) -> None:
+def test_two_at_once_and_what_is_left(archive_of: Path, out: str, rows_max: Any) -> None:
     """The second one has a folder of its own; what nobody goes on with is gone a day later."""
     rows_max(2000)
-    wanted, archive = verdict(steps(lake.out), made[0] / "archive"), made[0] / "archive"
+    wanted = verdict(steps(out), archive_of)
     folders: list[Path] = []
 
-    def held(text: str) -> None:
+    def held(_: str) -> None:
         """Another audit of the same, in the middle of this one."""
         if not folders:
-            folders.extend((Path(lake.out) / BESIDE).iterdir())
-            assert verdict(steps(lake.out), archive) == wanted
-            assert list((Path(lake.out) / BESIDE).iterdir()) == folders
+            folders.extend((Path(out) / BESIDE).iterdir())
+            assert verdict(steps(out), archive_of) == wanted
+            assert list((Path(out) / BESIDE).iterdir()) == folders
             with (folders[0] / LOCK).open("w") as lock, pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    assert verdict(steps(lake.out), archive, say=held) == wanted and folders
-    left = Path(lake.out) / BESIDE / "audit-of-another"
+    assert verdict(steps(out), archive_of, say=held) == wanted and folders
+    left = Path(out) / BESIDE / "audit-of-another"
     left.mkdir()
-    assert verdict(steps(lake.out), archive) == wanted and left.exists()
+    assert verdict(steps(out), archive_of) == wanted and left.exists()
     os.utime(left, (1, 1))
-    assert verdict(steps(lake.out), archive) == wanted and not left.exists()
+    assert verdict(steps(out), archive_of) == wanted and not left.exists()
     assert ids.LEFT_S == 86_400
+
+
+def test_what_comes_back_makes_it_look_at_everything(archive_of: Path, out: str, rows_max: Any
+                                                     ) -> None:
+    """An id of the time that was judged, in a message that was born later."""
+    rows_max(900)
+    wanted, lake = verdict(steps(out), archive_of), steps(out)
+    known = lake.known()
+    old = audited.Audited(3, [known.batches[0].number], known.files[1].last_lsn, 1, 1 << 40, 7)
+    lake.put(AUDITED, json.dumps(vars(old)).encode())
+    assert audited.earlier(lake, known, 3) == old
+    assert verdict(lake, archive_of, anew=False) == wanted
+
+
+@pytest.mark.parametrize("held", [0, 100_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_goes_on_from_step_to_step(out: str, seed: int, held: int, rows_max: Any,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random hand-outs of three lines, a few a step, with what an earlier audit knew; `held`: how
+    many lines are remembered whether or not anybody asks for them."""
+    pick = random.Random(seed)
+    rows_max(pick.randrange(1, 9))
+    monkeypatch.setattr(audit_steps, "TURNS_HELD", held)
+    lake = steps(out)
+    before = audited.Audited(3, last_lsn=10, turns=[[3, 4, 100, 9], [4, 4, 100, 2]])
+    lines = [(3, 4, 100), (3, 4, 200), (4, 4, 100)]
+    arrivals = pick.sample(range(1, 400), 60)
+    rows = [(qpool, *pick.choice(lines), arrived, 0) for qpool, arrived in enumerate(arrivals)]
+    rows = [(*row[:5], lsn) for row, lsn in zip(sorted(
+        rows, key=lambda row: row[4] + pick.randrange(60)), range(500, 1000, 5), strict=False)]
+    chosen = {row[5] for row in rows if pick.random() < 0.1}
+    waiting = pick.sample(lines, 2)
+    latest: dict[tuple[int, ...], int] = {tuple(row[:3]): row[3] for row in before.turns}
+    wanted = []
+    for row in rows:
+        if row[5] not in chosen:
+            if row[4] < latest.get(row[1:4], 0):
+                wanted.append(row[0])
+            latest[row[1:4]] = max(row[4], latest.get(row[1:4], 0))
+    found = audit_steps._Rows(lake, lake.engine, lake.known(), before)
+    monkeypatch.setattr(found, "_by_bronze", lambda: {0: []})
+    monkeypatch.setattr(found, "_chosen", lambda batch, files: pa.table(
+        [pa.array(sorted(chosen), pa.int64())], schema=audit_steps.CHOSEN))
+    with audit_kept.at_work(lake, [seed, held]) as kept:
+        kept.step("messages-0", lambda: (None, {
+            "given": pa.Table.from_pylist([dict(zip(audit_steps.GIVEN.names, row, strict=True))
+                                           for row in rows], schema=audit_steps.GIVEN),
+            "waiting": pa.Table.from_pylist([dict(zip(audit_steps.WAITS.names, row, strict=True))
+                                             for row in waiting], schema=audit_steps.WAITS)}))
+        told, turns = found.order(kept, lambda _: None)
+    assert sorted(each["qpool"] for each in audited.merged(told).findings) == sorted(wanted)
+    assert len(wanted) > 5 and sum(each.counts.get("out_of_order", 0) for each in told) == len(
+        wanted)
+    assert sorted(turns) == sorted([*line, latest[line]] for line in waiting)
 
 
 def test_which_work_is_done_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

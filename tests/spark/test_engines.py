@@ -3,6 +3,7 @@ one directory, batch by batch; and what DuckDB has otherwise is written as Spark
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -12,18 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from omq.base.errors import SparkFailed
+from omq.base.errors import BadRequest, SparkFailed
 from omqtools.omqspark import failures, gold, pipeline, tables, views
 from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.duck import Session
 from omqtools.omqspark.engine import F, Window, columnar, is_columnar
 from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.main import main
 from omqtools.omqspark.manifest import Manifest
-from omqtools.omqspark.out import AUDITED
+from omqtools.omqspark.out import AUDITED, LOCK
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.made import writer
+from tests.made.generate import generate
+from tests.made.generator import Load
 from tests.spark.conftest import generated
 from tests.spark.test_late import the_same
 from tests.spark.told import no_session, told
@@ -97,6 +101,53 @@ def test_memory_says_how_many_are_few(memory: str, frames: int) -> None:
     later = Later(no_session, memory=memory)
     assert later.is_few(frames - 1) and not later.is_few(frames)
     assert not Later(no_session, few_frames=0, memory=memory).is_few(0), "never"
+
+
+@pytest.mark.parametrize(("memory", "threads"), [("64m", 2), ("256m", 8), ("1g", 32), ("8g", 64),
+                                                 ("16m", 1)])
+def test_threads_are_as_many_as_memory_has_buffers_for(memory: str, threads: int,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    session = Session(memory)
+    assert session.table("SELECT current_setting('threads') AS n").to_pylist() == [{"n": threads}]
+    session.close()
+
+
+@pytest.mark.parametrize(("memory", "frames", "least"), [
+    ("64m", 70_000, "69m"), ("64m", 65_536, "65m"), ("256m", 300_000, "293m"),
+    ("256m", 10**8, "512m"), ("511m", 10**8, "512m")])
+def test_too_little_memory_is_refused_with_what_would_do(memory: str, frames: int, least: str
+                                                         ) -> None:
+    """Where neither DuckDB nor Spark has room; and the least has it."""
+    with pytest.raises(BadRequest, match=f"file 7 has {frames}: give --memory {least} or more"):
+        Later(no_session, memory=memory).refuse(frames, "file 7")
+    enough = Later(no_session, memory=least)
+    enough.refuse(frames, "file 7")
+    assert enough.is_few(frames) or least == "512m"
+    Later(no_session, memory=memory).refuse(int(memory[:-1]) * 1024 - 1, "file 7")
+    Later(no_session, memory="512m").refuse(10**9, "file 7")  # Spark has it
+    with pytest.raises(BadRequest, match="Spark needs more than --memory 511m: give --memory 512m"):
+        assert Later(no_session, 0, "511m").spark
+
+
+def test_too_little_memory_is_known_before_anything_is_written(made: Made, tmp_path: Path,
+                                                               capsys: Any) -> None:
+    """A file with more events than memory has room for; and sizes that are none."""
+    archive = tmp_path / "archive"
+    generate(tmp_path, 14_000, faults=0, load=Load(), file_frames=80_000)
+    out = tmp_path / "tables"
+    words = ["--archive", str(archive), "--out", str(out), "--incremental"]
+    for memory, said in (("64m", "file 1 has [0-9]+: give --memory (6[5-9]|[78][0-9])m or more"),):
+        with pytest.raises(BadRequest, match=said):
+            main(["run", *words, "--memory", memory])
+    assert not [path for path in out.iterdir() if path.name != LOCK]
+    for memory in ("63m", "1m", "64", "0g", "-1g", "1e9m"):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *words, "--memory", memory])
+        assert ended.value.code == 2
+    assert "63m is too little for anything: give 64m or more" in capsys.readouterr().err
+    assert main(["run", *words, "--memory", "100m"]) == 0
+    assert main(["audit", *words[:4], "--memory", "64m"]) == 0, "in steps, whatever files have"
 
 
 def test_a_run_is_cut_into_batches_that_need_no_spark(made: Made, lake: Lake, tmp_path: Path

@@ -152,9 +152,9 @@ def test_files_one_by_one_give_the_same_tables(world: World, tmp_path: Path) -> 
     assert len(paths) > 2
     for place, path in enumerate(paths):
         shutil.copy2(path, here)
-        later = Later(no_session, place % 2 or None)
-        run(later, str(here), str(out), incremental=True)
-        assert audit(Lake(later, str(out)), str(here), pool=None)["clean"]
+        run(Later(no_session), str(here), str(out), incremental=True)
+        lake = Lake(Later(no_session, place % 2 or None), str(out))
+        assert audit(lake, str(here), pool=None)["clean"]
     assert tables_by(out) == tables_by(world.lake.out)
 
 
@@ -295,7 +295,7 @@ def mine(world: World, rows: list[Row], name: str = "queue_name") -> list[Row]:
     return [row for row in rows if row[name] in ("ORDERS", "AUDIT", "SHIPPED", "RETRY", "DEAD",
                                                  "WEAK", "ONCE", "HUGE", "TIMED", "SHORT", "LATE",
                                                  "REPLIES", "GROUPS", "WHOLE", "PAIRS", "FORMER",
-                                                 "LATTER")]
+                                                 "LATTER", "KEYED", "FEW")]
 
 
 def test_readers_poison_and_sizes_are_what_was_recorded(world: World) -> None:

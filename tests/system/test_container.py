@@ -1,8 +1,9 @@
-"""The steps of the Containerfile and the lines of CONTAINERS.md: omrc --embedded as process 1 of
-namespaces of its own, without systemd."""
+"""The steps of the Containerfile, the lines of CONTAINERS.md and the services of compose.yaml: omrc
+--embedded as process 1 of namespaces of its own, without systemd, and a worker in the same."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.tidy.tree import ROOT
 
 FILE = (ROOT / "containers/Containerfile").read_text(encoding="utf-8")
 DOCUMENT = (ROOT / "lib/omq/docs/CONTAINERS.md").read_text(encoding="utf-8")
+COMPOSE = (ROOT / "containers/compose.yaml").read_text(encoding="utf-8")
 STEPS = re.findall(r"^RUN (.*)$", FILE, re.MULTILINE)
 ENTRY = " ".join(re.findall(r'"([^"]+)"', FILE.partition("ENTRYPOINT")[2]))
 PID = "$(pgrep -P $(cat /run/container.pid))"
@@ -84,6 +86,47 @@ def test_it_is_process_one_and_serves(box: Box) -> None:
     assert box.sh(f"{INSIDE} cat /proc/1/cmdline | tr '\\0' ' '").count("omrc") == 1
     box.sh(f"echo hello | {INSIDE} {AS_USER} /opt/omq/bin/omsend ORDERS")
     assert "hello" in _inside(box, "omread ORDERS --count 1 -- cat")
+
+
+def service(name: str) -> str:
+    """Its lines of compose.yaml."""
+    found = re.search(rf"^  {name}:\n((?:    .*\n|\n)+)", COMPOSE, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def words_of(name: str, key: str) -> str:
+    """A list of words of a service, as a command line."""
+    (line,) = re.findall(rf"^    {key}: (\[.*\])$", service(name), re.MULTILINE)
+    return " ".join(json.loads(line))
+
+
+def test_the_compose_file_says_what_the_page_says() -> None:
+    instance, worker = service("omq"), service("worker")
+    assert "dockerfile: containers/Containerfile" in instance and "ipc: shareable" in instance
+    assert 'kernel.msgmnb: "4194304"' in instance and "stop_grace_period: 330s" in instance
+    assert "ipc: service:omq" in worker and "pid: service:omq" in worker
+    for each in (instance, worker):
+        assert "spool:/var/lib/omq" in each
+    assert "containers/compose.yaml" in DOCUMENT
+
+
+def test_the_worker_of_the_compose_file_works(box: Box) -> None:
+    """In the namespaces of the instance, by the words of its service."""
+    tasks = (ROOT / "containers/tasks/tasks.py").read_text(encoding="utf-8")
+    box.write("/srv/tasks/tasks.py", tasks)
+    box.write("/srv/worker", f"#!/bin/sh\nexec {INSIDE} {AS_USER} env PATH=/opt/omq/bin:$PATH "
+              f"{words_of('worker', 'entrypoint')} > /run/shipped\n", "755")
+    box.sh("systemd-run --quiet --collect --unit=worker-of-compose --setenv=PATH=$PATH /srv/worker")
+    box.sh(f"echo '{{\"id\": 7}}' | {INSIDE} {AS_USER} /opt/omq/bin/omsend ORDERS")
+    box.wait("the order is shipped", lambda: "shipped 7" in box.sh(
+        "cat /run/shipped 2>/dev/null || true"))
+    box.sh("systemctl stop worker-of-compose")
+
+
+def test_the_instance_of_the_compose_file_has_no_mail(box: Box) -> None:
+    said = box.sh(f"{AS_USER} /opt/omq/bin/omrc --help")
+    assert f" {words_of('omq', 'command')}" in said
 
 
 def test_it_reaps_what_others_leave(box: Box) -> None:

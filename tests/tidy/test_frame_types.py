@@ -24,6 +24,7 @@ WRITERS = {
     "lib/omq/core/engine/puts.py": {"PUT"},
     "lib/omq/core/engine/queue_book.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/recall.py": {"RELEASE"},
+    "lib/omq/core/engine/barrier_ends.py": {"RELEASE"},
     "lib/omq/core/engine/relocation.py": {"RELOCATE"},
     "lib/omq/core/engine/moves.py": {"MOVE"},
     "lib/omq/core/engine/settle.py": {"DONE", "DELETE", "DEFER", "RELEASE_GIVEN", "POISON"},

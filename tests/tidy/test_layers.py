@@ -33,7 +33,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "network": ("daemon",),
         "mail": ("daemon", "readers", "delivery", "network"),
         "channel": ("daemon", "network"),
-        "standby": ("daemon", "pool", "network", "channel"),
+        "standby": ("daemon", "pool", "network", "channel", "supervise"),
         "ship": ("daemon", "pool", "standby"),
         "amqp": ("daemon", "network", "channel", "amqp091"),
         "amqp091": ("daemon", "network", "amqp"),

@@ -1175,6 +1175,14 @@ class TooManyMails(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class NothingNoted(OmqError):
+    """nothing was noted of TLS with peers on {day} (UTC): no mail went out, or it is older than \
+unix_tls_sessions_bytes_max keeps, or that is 0"""
+
+    status = 285
+    exit_code = Exit.NO_INPUT
+
+
 class BodyRefused(BadRequest):
     """queue {queue} does not take this body: at {path}: {reason}"""
 

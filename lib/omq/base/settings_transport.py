@@ -48,7 +48,7 @@ class TransportSettings(WebSettings):
     unix_mta_sts_timeout_s: int = number("tls", 10, 1, 60,
         "time for fetching a policy; a server that has not answered is left alone for 5 minutes")
     unix_tls_sessions_bytes_max: int = number("tls", 8 * MIB, 0, 1 * GIB,
-        "size at which logs/unix.tls.jsonl, from which `omq tls-report` and `omq peers --tls` tell "
+        "size at which logs/unix.tls.jsonl, from which `omq tls` and `omq peers --tls` tell "
         "what became of TLS with peers, is renamed to .1; 0: nothing is noted")
 
     submission_listen_host: str = text("submission", "", _OPTIONAL_HOST,
@@ -94,6 +94,24 @@ class TransportSettings(WebSettings):
         "refused for now (451), or that service is passed over")
     smtp_policy_timeout_s: int = number("milter", 30, 1, 600,
         "time to reach a policy service and for its answer")
+
+    smtp_verify: bool = flag("mail",
+        "recipients of strangers whose mail goes to a host of [peers] or unix_smarthost are "
+        "verified there (RCPT without a text); one that it does not know is refused, one that "
+        "cannot be verified in time is told to come back",
+        default=False)
+    smtp_verify_timeout_s: int = number("mail", 10, 1, 120,
+        "time that a session waits for it, then 450; the answer is remembered all the same")
+    smtp_verify_minute_max: int = number("mail", 120, 1, 100_000,
+        "probes begun in a minute; beyond it 450, for what is not remembered")
+    smtp_verify_probes_max: int = number("mail", 20, 1, 500,
+        "probes at once, each a thread and a connection")
+    smtp_verify_domain_max: int = number("mail", 4, 1, 500,
+        "of these for one domain: a slow host leaves room for the others")
+    smtp_verify_positive_s: int = number("mail", 86_400, 1, 2_678_400,
+        "how long it is remembered that there is a recipient")
+    smtp_verify_negative_s: int = number("mail", 3600, 1, 604_800,
+        "how long that there is none")
 
     soft_bounce: bool = flag("mail",
         "nothing is refused or given up for good: clients are told 4yz in place of 5yz, and mail "

@@ -161,10 +161,7 @@ class Gives:
                     return False  # it goes alone
             # from here on nothing can fail
             first.popleft()
-            if keyed:
-                entries = self._give_by_keys(waiter.party, queue, share, waiter.sequence)
-            else:
-                entries = self._give(waiter.party, queue, share, waiter.sequence, laned)
+            entries = self._give(waiter.party, queue, share, waiter.sequence, laned, keyed)
             share = len(entries)
             waiter.waiting = False
             given.append((waiter, entries))
@@ -197,75 +194,53 @@ class Gives:
             and c.e_sequence[top] < c.e_sequence[head] else -1
 
     def _give(self, party: Party, queue: cython.Py_ssize_t, want: cython.Py_ssize_t,
-              sequence: cython.ulonglong, laned: cython.bint) -> list[int]:
-        """The first `want` entries of a queue, which has as many, up to one that goes alone."""
-        c, core, frames = self._c, self._core, self._frames
+              sequence: cython.ulonglong, laned: cython.bint, keyed: cython.bint) -> list[int]:
+        """The first `want` entries of a queue, or as many as may go together: one that goes alone
+        is not given behind others. `laned`: some came back; `keyed`: keys take turns."""
+        c, core, frames, keys = self._c, self._core, self._frames, self._limits
         out: list[int] = []
         self._chain = queue * _PRIORITIES + _PRIORITIES - 1
         reader: cython.uint = party.slot + 1
-        bulk: cython.bint = want >= _MANY and not laned
         now: cython.longlong = core.now_ns
         entry: cython.Py_ssize_t
         top: cython.Py_ssize_t
-        since: cython.longlong = 0
-        alike: cython.ulonglong = 0  # entries so far that were put at `since`
-        frames.open(party)
-        for _ in range(want):
-            entry = self._head(queue)
-            top = self._returned(queue, entry) if laned else -1
-            if top >= 0:
-                if c.e_attempts[top]:
-                    break
-                entry = top
-                self._rings.pop(queue)
-            else:
-                c.unlink(entry, self._chain)
-            self._attempts.hand(
-                entry, queue, reader, sequence, 0 if bulk else frames.payload_bytes,
-                _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
-            if c.e_submitted[entry] != since:
-                if alike:
-                    c.waited(queue, now - since, alike)
-                since, alike = c.e_submitted[entry], 0
-            alike += 1
-            out.append(entry)
-        c.waited(queue, now - since, alike)
-        frames.close()
-        self._attempts.count(party, queue, len(out))
-        return out
-
-    def _give_by_keys(self, party: Party, queue: cython.Py_ssize_t, want: cython.Py_ssize_t,
-                      sequence: cython.ulonglong) -> list[int]:
-        """Up to `want` entries of a queue with keys, in their turn; one that goes alone is the
-        first."""
-        c, core, frames, keys = self._c, self._core, self._frames, self._limits
-        out: list[int] = []
-        reader: cython.uint = party.slot + 1
-        now: cython.longlong = core.now_ns
-        entry: cython.Py_ssize_t
         alone: cython.bint = False
         since: cython.longlong = 0
         alike: cython.ulonglong = 0  # entries so far that were put at `since`
+        given: cython.Py_ssize_t = 0
         frames.open(party)
-        while len(out) < want and not alone:
-            entry = keys.next()
-            if entry < 0:
-                break
-            alone = c.e_attempts[entry] > 0
-            if alone and out:
-                break
-            keys.take(entry)
+        while given < want and not alone:
+            if keyed:
+                entry = keys.next()
+                if entry < 0:
+                    break
+                alone = c.e_attempts[entry] > 0
+                if alone and given:
+                    break
+                keys.take(entry)
+            else:
+                entry = self._head(queue)
+                top = self._returned(queue, entry) if laned else -1
+                if top < 0:
+                    c.unlink(entry, self._chain)
+                elif c.e_attempts[top]:
+                    break
+                else:
+                    entry = top
+                    self._rings.pop(queue)
             self._attempts.hand(
                 entry, queue, reader, sequence, frames.payload_bytes,
-                _OUT_OF_TURN if c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
-            keys.taken()
+                _OUT_OF_TURN if keyed or c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)
+            if keyed:
+                keys.taken()
             if c.e_submitted[entry] != since:
                 if alike:
                     c.waited(queue, now - since, alike)
                 since, alike = c.e_submitted[entry], 0
             alike += 1
+            given += 1
             out.append(entry)
         c.waited(queue, now - since, alike)
         frames.close()
-        self._attempts.count(party, queue, len(out))
+        self._attempts.count(party, queue, given)
         return out

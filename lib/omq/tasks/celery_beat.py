@@ -123,8 +123,8 @@ def when_of(name: str, said: Any) -> str:
     if type(said) is schedule:
         seconds = said.run_every.total_seconds()
         if seconds >= 1 and seconds == int(seconds):
-            return f"every {int(seconds)} s"
-        raise BadSchedule(name=name, reason=f"{seconds} s: an interval is whole seconds")
+            return " ".join(("every", str(int(seconds)), "s"))
+        raise BadSchedule(name=name, reason=f"{said.run_every}: an interval is whole seconds")
     raise BadSchedule(name=name, reason=f"omq has no schedules of kind {type(said).__name__}")
 
 

@@ -14,9 +14,12 @@ from omq.core.engine.gives import MANY
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Party
+from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, QueueFlag
+from omq.format.journal import FrameType
 from omq.format.property_key import key_of_value
 from omq.format.wire import Key, Settlement
+from omq.storage.journal_scan import FileScan
 from omq.storage.payloads import PayloadReader
 from tests.unit.engine.world import NS, A, B, World, make_world
 
@@ -73,6 +76,20 @@ def test_so_many_are_in_work_over_all_readers(world: World, *, keyed: bool) -> N
     assert world.ids(give(world, reader=other)) == ids[3:4]
     world.settle(FAIL, first[1])  # it comes back later, its place at once
     assert world.ids(give(world, reader=other)) == ids[4:5]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_hand_out_by_keys_says_that_it_is_out_of_turn(world: World, *, keyed: bool) -> None:
+    """A later one of another key goes first, so who looks at the order later must not miss it."""
+    define(world, replace(BY_TENANT, key_in_work_max=1) if keyed else LimitRules(in_work_max=1))
+    ids = [put(world, tenant) for tenant in ("a", "a", "b")]
+    (path,) = world.info.paths.journal.glob("[0-9]*.jnl")
+    first = give(world, 3)
+    assert world.ids(first) == ([ids[0], ids[2]] if keyed else ids[:1])
+    scan = FileScan(path.read_bytes(), int(path.stem), world.info.uuid)
+    told = [int(frame["argument"]) for block in scan for frame in block.frames
+            if frame["type"] == FrameType.GIVE]
+    assert told == ([GIVEN_OUT_OF_TURN] * 2 if keyed else [0])
 
 
 @pytest.mark.parametrize("keyed", [False, True])

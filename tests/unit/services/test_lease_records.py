@@ -143,6 +143,17 @@ def test_of_two_that_decide_from_one_state_one_wins(etcd: Fake) -> None:
     assert len(etcd.leases) == 1, "the lease of the one that was late is given back"
 
 
+def test_one_term_is_won_once(etcd: Fake) -> None:
+    """Another has won it and died, between the look of this one and its transaction."""
+    made = begun(etcd, "b", "c")
+    seen = made.look()
+    held = made.promote(B, seen)
+    assert held is not None
+    etcd.end(held.lease)
+    assert made.promote(Instance(UUID, 0, Role.STANDBY, "c"), seen) is None
+    assert etcd.value("term") == {"term": 1, "member": "b", "began": False}
+
+
 def test_the_key_is_nobodys_while_it_is_there(etcd: Fake) -> None:
     made = begun(etcd, "b")
     held = made.resume(PRIMARY, made.look())

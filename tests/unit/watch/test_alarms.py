@@ -24,11 +24,14 @@ from omq.cli.watch.alarms import step
 from omq.cli.watch.conditions import Condition, Key, Owed
 from omq.cli.watch.measures import OF_INSTANCE, OF_QUEUE
 from omq.services.daemon.options import Location
+from omq.services.standby import lease_file
 from omq.services.standby.lag import Protected, StandbyState
+from omq.services.standby.lease_file import LeaseState
 from omq.storage import spool
 from tests.tidy.tree import ROOT
 from tests.unit.watch.made import NOW_NS, facts, queue
 
+LEASE = LeaseState(lease_file.HELD, "a", 0, "a", 0, "", 1, 1, ["b"], "", 0)
 DEEP = Alarm("deep", "messages", "*", 100, 50, hold_s=10)
 Steps = list[tuple[float, int]]  # seconds, messages
 
@@ -85,21 +88,40 @@ def test_every_measure_grows_with_trouble() -> None:
     bad = replace(bad, disk_bytes=100, space=replace(bad.space, inodes=50, inodes_free=1),
                   standbys=(away, replace(away, member="c", lag_s=None),
                             replace(away, member="d", following=True, lag_s=1.0)),
-                  protection=Protected("alone", 1, ()))
+                  protection=Protected("alone", 1, ()), lease=LEASE)
     found = {name: measure(bad) for name, measure in OF_INSTANCE.items()}
     assert found == {
         "manager_down": 1, "configuration_wrong": 1, "services_down": None, "restarts": 0,
         "poison": 1, "index_percent": 90, "room_refused": 1, "disk_used_percent": 100,
         "inodes_used_percent": 98,
         "checkpoint_lag": 5, "in_doubt": 2, "archive_pending": 3, "quarantined": 1,
-        "standbys_away": 2, "standby_lag_s": 7.0, "unprotected": 1}
+        "standbys_away": 2, "standby_lag_s": 7.0, "unprotected": 1, "lease_trouble": 1}
     assert OF_INSTANCE["unprotected"](replace(bad, protection=None)) is None, "none is waited for"
+    for state, wanted in (("synced", 0), ("leased", 0), ("waiting", 1), ("fenced", 1)):
+        told = replace(bad, protection=Protected(state, 1, ()))
+        assert OF_INSTANCE["unprotected"](told) == wanted, state
+    assert OF_INSTANCE["lease_trouble"](replace(bad, lease=None)) is None, "people decide"
     assert OF_INSTANCE["standby_lag_s"](replace(bad, standbys=())) is None, "there is none"
     none = replace(bad, space=replace(bad.space, inodes=0))
     assert OF_INSTANCE["inodes_used_percent"](none) is None, "a file system that has no table"
     of = {name: measure(bad.queues[0], bad.time_ns) for name, measure in OF_QUEUE.items()}
     assert of == {"messages": 12, "ready": 9, "deferred": 0, "held": 3, "oldest_s": 60,
                   "full_percent": 100, "unread": 9, "stuck": 0}
+
+
+def test_what_keeps_a_member_from_a_failover() -> None:
+    """As `omq standby status`, `omq health` and the alarm say it."""
+    now = clock.monotonic_ns()
+    well = replace(LEASE, told_ns=now, boot_id=clock.boot_id().hex(), until_ns=now + 60 * NS_PER_S)
+    assert well.trouble == "" and well.left_s() > 0
+    assert replace(well, told_ns=now - 60 * NS_PER_S).trouble == "omq standby keep does not run"
+    assert replace(well, boot_id="0").trouble == "omq standby keep does not run"
+    assert replace(well, boot_id="0").left_s() == 0, "of another boot, or another host"
+    assert replace(well, until_ns=now, error="e").trouble == "the lease is over: e"
+    for state in (lease_file.SILENT, lease_file.FORGOTTEN, lease_file.NOT_IN_SYNC):
+        found = replace(well, state=state, error="why")
+        assert found.trouble == "why" and found.left_s() == 0
+    assert replace(well, state=lease_file.WAITING).trouble == ""
 
 
 def test_the_shipped_file_explains_every_key_and_measure() -> None:

@@ -1,6 +1,7 @@
 """omq peers: the channels and peers of the mail gateways; peers tried, held and released by hand.
 
     omq peers                             channels, and peers with work, with mail put off, or down
+    omq peers --tls                       of each the last certificate, and why TLS failed
     omq peers --retry mx.example.org      it is not down any more, and its mail is ready
     omq peers --hold mx.example.org       nothing is sent there until it is released
     omq peers --hold smtp                 the same for a channel: smtp, lmtp, pipe, names
@@ -35,6 +36,7 @@ from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate.command_notes import add_reason
+from omq.cli.operate.peers_tls import show_tls
 from omq.services.daemon.options import Location
 from omq.services.delivery.holds import Holds
 from omq.services.delivery.published import read_published
@@ -73,6 +75,9 @@ def main(argv: list[str]) -> int:
                 if each.program == GATEWAY and each.queue]
     if not (options.retry or options.hold or options.release):
         for conf in gateways:
+            if options.tls:
+                show_tls(location, conf, json_lines=options.json)
+                continue
             _show(location, conf, json_lines=options.json)
         return Exit.OK
     done = False
@@ -229,10 +234,13 @@ def _deferred(location: Location, queue: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = tool_parser(NAME, "Channels and peers of the mail gateways.", """
         omq peers
+        omq peers --tls
         omq peers --retry mx.example.org:25
         omq peers --hold mx.example.org:25 --reason 'they asked us to'
         """)
     doing = parser.add_mutually_exclusive_group()
+    doing.add_argument("--tls", action="store_true", help="the last certificate of each peer, and "
+                                                          "why TLS failed")
     doing.add_argument("--retry", action="store_true", help="retry it now, with everything that "
                                                             "waits for it")
     doing.add_argument("--hold", action="store_true", help="send nothing there")

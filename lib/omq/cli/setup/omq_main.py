@@ -3,6 +3,7 @@
     omq setup     installs the units of an instance, or takes them away
     omq conf      reads the configuration and says what is wrong with it
     omq flush     tries now what waits for its next try
+    omq tls       what became of TLS with other hosts (RFC 8460)
     omq peers     the channels and peers of the mail gateways
     omq mail      holds, releases, requeues, deletes and prints mails, by id, sender, recipient, age
     omq queue     makes, changes, shows and removes queues
@@ -37,6 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "setup": ("setup.omq_setup", "install the systemd units of an instance, or remove them"),
     "conf": ("setup.omq_conf", "check the configuration"),
     "flush": ("operate.flush", "try now what waits: of a queue, a domain or a peer"),
+    "tls": ("look.tls_report", "what became of TLS with other hosts, as RFC 8460 has it"),
     "peers": ("operate.peers", "show the peers of the mail gateways; retry, hold, release"),
     "mail": ("operate.mail", "mails on the queues: hold, release, requeue, delete, print"),
     "queue": ("operate.omq_queue", "create, change, show and remove queues"),

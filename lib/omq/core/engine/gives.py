@@ -141,7 +141,7 @@ def _waits(core: Core, entry: int, given: list[int]) -> bool:
 def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int, turn: int = 0
           ) -> None:
     """The frame and the effects of one hand-out, but for the counters. `turn`: GIVEN_OUT_OF_TURN
-    where the reader chose the message."""
+    where the reader chose the message; so are all of groups, and of queues with keys."""
     t, queue = core.t, rules.queue
     slot = t.e_message[entry]
     attempts = min(t.e_attempts[entry] + 1, limits.ATTEMPTS_MAX)
@@ -153,7 +153,8 @@ def _hand(core: Core, party: Party, rules: QueueRules, entry: int, sequence: int
             priority=t.e_priority[entry], attempt=attempts, size=t.m_size[slot],
             client=party.client, pid=party.pid, uid=party.uid, file=t.m_file[slot],
             record=t.m_record[slot], token=party.token, sequence=sequence,
-            argument=turn or (GIVEN_OUT_OF_TURN if t.m_flags[slot] & GROUPED else 0))
+            argument=turn or (GIVEN_OUT_OF_TURN if t.m_flags[slot] & GROUPED or (
+                core.limited and core.keyed(queue) is not None) else 0))
         t.m_lsn[slot] = lease
     t.e_attempts[entry] = attempts
     t.e_lease[entry] = lease
@@ -195,6 +196,7 @@ def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequenc
     rows["attempt"] = attempts
     rows["qpool"] = v["m_qpool"][slots]
     rows["size"] = v["m_size"][slots]
+    rows["offset"] = block.payload_bytes
     rows["client"], rows["pid"], rows["uid"] = party.client, party.pid, party.uid
     rows["file"] = v["m_file"][slots]
     rows["record"] = v["m_record"][slots]

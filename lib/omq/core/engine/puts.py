@@ -188,10 +188,7 @@ def append(core: Core, party: Party, new: NewMessage, parts: list[Part], sequenc
         payload = b""
         if new.parts:
             flags, payload, crc = _QUEUES, pack_parts(parts), 0
-    if prepared:
-        flags |= _PREPARED
-    if new.members:
-        flags |= _BARRIER
+    flags |= (_PREPARED if prepared else 0) | (_BARRIER if new.members else 0)
     expiry = _expiry(core, new, parts)
     lsn = block.frame(
         FrameType.PUT, ends | flags | new.flags & (CONTAINER | MEMORY), new.queue, qpool,

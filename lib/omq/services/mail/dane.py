@@ -120,9 +120,29 @@ def _problem(certificates: Sequence[Any], anchor: Any, host: str) -> str:
     from cryptography.x509 import verification
 
     try:
-        verifier = verification.PolicyBuilder().store(verification.Store([anchor])) \
-            .build_server_verifier(x509.DNSName(host))
-        verifier.verify(certificates[0], list(certificates[1:]))
+        # The rules of browsers' authorities are not those of an authority that a domain names.
+        either = verification.Criticality.AGNOSTIC
+        authorities = (verification.ExtensionPolicy.permit_all()
+                       .require_present(x509.BasicConstraints, either, _is_authority)
+                       .may_be_present(x509.KeyUsage, either, _signs))
+        servers = verification.ExtensionPolicy.permit_all().require_present(
+            x509.SubjectAlternativeName, either, None)
+        builder = verification.PolicyBuilder().store(verification.Store([anchor])) \
+            .extension_policies(ca_policy=authorities, ee_policy=servers)
+        builder.build_server_verifier(x509.DNSName(host)).verify(
+            certificates[0], list(certificates[1:]))
     except (verification.VerificationError, ValueError) as error:
         return str(error) or type(error).__name__
     return ""
+
+
+def _is_authority(policy: object, certificate: object, extension: Any) -> None:
+    del policy, certificate
+    if not extension.ca:
+        raise ValueError("one of the chain is not an authority's")
+
+
+def _signs(policy: object, certificate: object, extension: Any) -> None:
+    del policy, certificate
+    if extension is not None and not extension.key_cert_sign:
+        raise ValueError("one of the chain may not sign others")

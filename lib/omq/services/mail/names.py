@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.services.delivery.worker import PEER, RECIPIENTS, Report
-from omq.services.mail.dane import Tlsa, usable
+from omq.services.mail.dane import usable
+from omq.services.mail.exchanger import Exchanger
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.smtp_address import domain_problem
 from omq.services.mail.smtp_reply import Verdict
@@ -56,18 +57,6 @@ NAMED: Final = "="
 """Before a host that is not looked up by MX records."""
 _EDNS_BYTES: Final = 1232
 _REASON_MAX: Final = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Exchanger:
-    """One host; smaller preferences come first. `dane`: "" (nothing to go by), usable, unusable, or
-    why it is not known."""
-
-    preference: int
-    host: str
-    addresses: tuple[str, ...]
-    dane: str = ""
-    tlsa: tuple[Tlsa, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +143,9 @@ class NamesWorker:
         """There is nothing to give back."""
 
     def close(self) -> None:
-        """Nor at the end."""
+        """The end."""
+        if self._sts is not None:
+            self._sts.close()
 
     def look_up(self, domain: str) -> Found:
         """The hosts that take mail for the domain."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omq.services.mail.exchanger import Exchanger
 from omq.services.mail.mail_message import split_address
 from omq.services.mail.names import (
     NAMED,
     NAMES_KNOWN,
-    Exchanger,
     Found,
     is_address,
     leads_here,

@@ -52,8 +52,9 @@ def load_security(settings: Settings, conf_dir: Path, routes: Routes) -> Securit
 def _check_dane(settings: Settings, conf_dir: Path) -> None:
     if not settings.dns_validates:
         raise wrong(conf_dir, "dns_validates", "TLS by DANE is wanted, and the name servers are "
-                    "not said to verify signatures", "yes, with a validating resolver in "
-                    "dns_servers that is reached over loopback, or no dane in unix_tls and [tls]")
+                    "not said to verify signatures",
+                    "yes, with a validating resolver of this host in dns_servers; or no dane in "
+                    "unix_tls and [tls]")
     for package in ("cryptography", "dns"):
         if importlib.util.find_spec(package) is None:
             raise wrong(conf_dir, "unix_tls", f"DANE needs the package {package}, which is missing",

@@ -42,9 +42,10 @@ from omq.services.mail.map_errors import MapFailed, MapMissing
 from omq.services.mail.milter_changes import Changed, apply
 from omq.services.mail.milter_client import Kind, Milter, MilterFailed, Verdict
 from omq.services.mail.milter_packets import MilterWrong
-from omq.services.mail.smtp_asking import GONE, AskingCommands
+from omq.services.mail.smtp_asking import GONE
 from omq.services.mail.smtp_handler import Answer, Listener, Transaction
 from omq.services.mail.smtp_text import NO_MEMORY
+from omq.services.mail.smtp_verifying import VerifyingCommands
 
 _FIELD: Final = b"authentication-results"
 _COMMENT: Final = re.compile(r"\((?:[^()\\]|\\.)*\)")
@@ -80,7 +81,7 @@ _TEXT_TIMES: Final = 10
 """All of a text's way through a filter has so many times what one of its answers has."""
 
 
-class MilterCommands(AskingCommands):
+class MilterCommands(VerifyingCommands):
     """A session at a port whose mail is shown to milters."""
 
     _milters: tuple[Milter, ...] = ()  # of this transaction, those that are still asked

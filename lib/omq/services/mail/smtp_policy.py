@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,8 @@ from omq.base.settings_file import FILE_NAME, conf_path
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_message import Failure
 from omq.services.mail.mailboxes import Mailboxes
+from omq.services.mail.peer_security import load_security
+from omq.services.mail.recipient_probes import Probes
 from omq.services.mail.routes import Destination, Peer, Routes, peer_of
 from omq.services.mail.routes_file import load_routes
 from omq.services.network.password_file import Users, load_users
@@ -43,6 +45,7 @@ class Policy:
     tls: ssl.SSLContext | None = None  # None: not offered
     users: Users | None = None
     filter: Peer | None = None  # that is asked about each text before it is taken
+    probes: Probes | None = None  # None: recipients are not verified at the next host
     known: dict[str, tuple[bool, Resolved]] = field(default_factory=dict, compare=False)
 
     def may_relay(self, peer: str) -> bool:
@@ -109,7 +112,16 @@ def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
                     "a port of this host, which the filter is told")
     return Policy(settings, routes, hostname,
                   _networks(settings.smtp_relay_networks, conf_dir),
-                  Mailboxes.of(settings, spool, routes), tls, users, asked)
+                  Mailboxes.of(settings, spool, routes), tls, users, asked,
+                  _probes(settings, conf_dir, routes))
+
+
+def _probes(settings: Settings, conf_dir: Path, routes: Routes) -> Probes | None:
+    """Without passwords: smtp.server has no business with those of unix.out."""
+    if not settings.smtp_verify:
+        return None
+    return Probes(settings, routes,
+                  load_security(replace(settings, unix_auth_file=""), conf_dir, routes))
 
 
 def _networks(text: str, conf_dir: Path) -> tuple[Network, ...]:

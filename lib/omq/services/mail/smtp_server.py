@@ -193,6 +193,8 @@ class SmtpServer:
             policy = load_policy(settings, context.conf_dir, context.paths.root)
             await self._open(settings)
             policy.mailboxes.promises.made.update(handler.policy.mailboxes.promises.made)
+            if policy.probes is not None and handler.policy.probes is not None:
+                policy.probes.known.update(handler.policy.probes.known)
             handler.policy.routes.close()
             handler.policy, handler.memory.limit = policy, settings.smtp_memory_bytes_max
             context.log.event(events.SERVICE_RELOADED, REPORT)

@@ -47,9 +47,9 @@ class StsDomains:
     """One process's. `failed` is told what could not be had, `unkept` what could not be written."""
 
     def __init__(self, cache: StsCache, context: ssl.SSLContext, timeout_s: float, failed: Failed,
-                 unkept: Callable[[OmqError], None]) -> None:
+                 unkept: Callable[[OmqError], None], close: Callable[[], None]) -> None:
         self._cache, self._context, self._timeout_s = cache, context, timeout_s
-        self._failed, self._unkept = failed, unkept
+        self._failed, self._unkept, self._close = failed, unkept, close
         self._tried: OrderedDict[str, float] = OrderedDict()
 
     def of(self, domain: str, texts: Texts, addresses: Addresses) -> StsPolicy | None:
@@ -65,6 +65,10 @@ class StsDomains:
         if kept is None or kept.policy.mode == "none":
             return None
         return kept.policy
+
+    def close(self) -> None:
+        """The process ends."""
+        self._close()
 
     def _wanted(self, domain: str, kept: Kept | None, identity: str, now_ns: int) -> bool:
         if self._tried.get(domain, 0.0) > time.monotonic():
@@ -112,5 +116,6 @@ def sts_domains(context: ServiceContext, trust: ssl.SSLContext | None) -> StsDom
     def unkept(error: OmqError) -> None:
         context.log.event(events.STS_NOT_KEPT, WARNING, reason=str(error))
 
-    return StsDomains(StsCache(context.paths.sts(context.conf.name)), trust,
-                      float(context.settings.unix_mta_sts_timeout_s), failed, unkept)
+    cache = StsCache(context.paths.sts(context.conf.name))
+    return StsDomains(cache, trust, float(context.settings.unix_mta_sts_timeout_s), failed, unkept,
+                      sessions.close)

@@ -42,11 +42,11 @@ def fetch(host: str, addresses: Sequence[str], port: int, context: ssl.SSLContex
     """The text of the policy. FetchError."""
     ends = time.monotonic() + timeout_s
     try:
-        line = _connected(addresses, port, ends)
+        plain = _connected(addresses, port, ends)
     except OSError as error:
         raise FetchError(FETCH_FAILED, f"{host} cannot be reached: {error}") from error
     try:
-        line = secure(line, context, host, _left(ends))
+        line = secure(plain, context, host, _left(ends))
     except ssl.SSLCertVerificationError as error:
         raise FetchError(NOT_TRUSTED, f"{host}: {error.verify_message}") from error
     except (OSError, ValueError) as error:
@@ -55,7 +55,12 @@ def fetch(host: str, addresses: Sequence[str], port: int, context: ssl.SSLContex
     cutting.start()
     try:
         line.settimeout(_left(ends))
-        return _asked(host, line)
+        # An end that TLS does not know is a cut.
+        line.suppress_ragged_eofs = False  # type: ignore[attr-defined]
+        data = _asked(host, line)
+        if time.monotonic() >= ends:
+            raise FetchError(FETCH_FAILED, f"https://{host}{PATH}: it took too long")
+        return data
     except (OSError, http.client.HTTPException, ValueError) as error:
         late = ": it took too long" if time.monotonic() >= ends else f": {error}"
         raise FetchError(FETCH_FAILED, f"https://{host}{PATH}{late}") from error
@@ -76,6 +81,8 @@ def _asked(host: str, line: socket.socket) -> bytes:
     if kind != "text/plain":
         raise FetchError(FETCH_FAILED, f"https://{host}{PATH} is {kind[:60]}, not text/plain")
     data = answer.read(BYTES_MAX + 1)
+    if answer.length:
+        raise FetchError(FETCH_FAILED, f"https://{host}{PATH} was cut off")
     if len(data) > BYTES_MAX:
         raise FetchError(FETCH_FAILED, f"https://{host}{PATH} has more than {BYTES_MAX} bytes")
     return data

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from omq.services.mail.dane import Tlsa
 
 if TYPE_CHECKING:
-    from omq.services.mail.names import Exchanger
+    from omq.services.mail.exchanger import Exchanger
     from omq.services.mail.routes import TlsRule
     from omq.services.mail.sts_policy import StsPolicy
 

@@ -252,7 +252,7 @@ def refuse_behind(instance: Instance, seen: Seen) -> None:
                         f"{found.member or 'another member'} has served under term {found.term}")
     if seen.in_sync is not None and instance.member not in seen.in_sync:
         raise NotInSync(member=instance.member, reason="in sync is " + (
-            ", ".join(sorted(seen.in_sync)) or "nobody: the primary went on alone"))
+            ", ".join(sorted(seen.in_sync)) or "nobody"))
 
 
 # what is in the keys

@@ -22,9 +22,12 @@ NAMES_MAX: Final = 50
 class NameServer:
     """A context manager. `records`: "name type" -> its data, a line each; names of RCODES,
     "silence", "garbage" and "another" (question) in place of data are what they say. A CNAME is
-    followed for NAMES_MAX steps. Names that no record has do not exist."""
+    followed for NAMES_MAX steps. Names that no record has do not exist. `signed`: names whose
+    answers, and that there is none, are said to be verified (AD) to who asks for that; "*": all."""
 
-    def __init__(self, records: dict[str, list[str]], ttl_s: int = 300) -> None:
+    def __init__(self, records: dict[str, list[str]], ttl_s: int = 300,
+                 signed: frozenset[str] = frozenset()) -> None:
+        self.signed = signed
         self.records = {f"{key.split()[0]}. {key.split()[1]}": data
                         for key, data in records.items()}
         self.asked: Counter[str] = Counter()
@@ -91,6 +94,9 @@ class NameServer:
         name, kind = question.name.to_text().lower(), question.rdtype.name
         self.asked[f"{name} {kind}"] += 1
         response = dns.message.make_response(query)
+        wants = query.flags & dns.flags.AD or query.ednsflags & dns.flags.DO
+        if wants and ("*" in self.signed or name.rstrip(".") in self.signed):
+            response.flags |= dns.flags.AD
         for _ in range(NAMES_MAX):
             alias = self.records.get(f"{name} CNAME")
             if alias is None:

@@ -51,6 +51,8 @@ class StagePeer:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         hang_up((self._server, *self._lines), self._threads)
+        for each in self._lines:  # also one that was encrypted meanwhile
+            each.close()
 
     def _accept(self) -> None:
         with suppress(OSError):

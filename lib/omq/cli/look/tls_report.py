@@ -1,0 +1,150 @@
+"""omq tls: what became of TLS with the hosts of other domains, as RFC 8460 has it.
+
+    omq tls                        yesterday (UTC), a line of JSON a domain
+    omq tls --day 2026-11-28       another day
+    omq tls --domain example.org   of one domain
+
+It reads what the gateways noted of each line (logs/unix.tls.jsonl and the file before it, as far
+back as they go); nothing is asked of them, and it works while they are stopped. A report is what
+RFC 8460 section 4 describes; who sends it (section 3) adds nothing to it.
+
+The work is bounded by `unix_tls_sessions_bytes_max`. Errors: BadRequest of a day that is none;
+NothingMeant where nothing was noted of that day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from omq.base import clock
+from omq.base.config import load_settings
+from omq.base.errors import BadRequest, Exit, NothingNoted
+from omq.base.names import escape
+from omq.base.services_conf import load_services
+from omq.cli.common import existing, print_json, tool_parser
+from omq.cli.look.gateways import GATEWAY
+from omq.services.mail.mail_host import mail_hostname
+from omq.services.mail.tls_sessions import read_sessions
+
+NAME: Final = "omq tls"
+FAILURES_MAX: Final = 1000
+"""Rows of failures in one report; what is beyond them is counted in the summary."""
+
+
+@dataclass(slots=True)
+class _Policy:
+    lines: tuple[str, ...]
+    kind: str
+    domain: str
+    succeeded: int = 0
+    failed: int = 0
+    hosts: set[str] = field(default_factory=set)
+    failures: dict[tuple[str, str, str], list[Any]] = field(default_factory=dict)
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit code."""
+    options = _parser().parse_args(argv)
+    location = existing(options)
+    settings = load_settings(location.conf_dir)
+    now = datetime.fromtimestamp(clock.wall_ns() / clock.NS_PER_S, UTC).date()
+    day = _day(options.day) if options.day else now - timedelta(days=1)
+    rows = (row for conf in load_services(location.conf_dir).values() if conf.program == GATEWAY
+            for row in read_sessions(location.paths.logs, conf.name))
+    found = reports(rows, day, mail_hostname(settings), settings.postmaster, options.domain.lower())
+    count = 0
+    for each in found:
+        print_json(each)
+        count += 1
+    if not count:
+        raise NothingNoted(day=day.isoformat())
+    return Exit.OK
+
+
+def reports(rows: Iterable[dict[str, Any]], day: date, host: str, postmaster: str, domain: str = ""
+            ) -> Iterator[dict[str, Any]]:
+    """A report for each domain that had mail on that day (UTC), by name."""
+    begins = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    begins_ns = int(begins.timestamp()) * clock.NS_PER_S
+    ends_ns = begins_ns + 86_400 * clock.NS_PER_S
+    policies: dict[str, dict[tuple[str, tuple[str, ...]], _Policy]] = {}
+    for row in rows:
+        if begins_ns <= row["time_ns"] < ends_ns:
+            for each in row["domains"]:
+                if each and (not domain or each == domain):
+                    _count(policies.setdefault(each, {}), each, row)
+    contact = postmaster if "@" in postmaster else f"{postmaster}@{host}"
+    ends = begins + timedelta(days=1, seconds=-1)
+    for name, of_domain in sorted(policies.items()):
+        digest = hashlib.sha256(f"{host} {name} {day}".encode()).hexdigest()[:16]
+        yield {
+            "organization-name": host,
+            "date-range": {"start-datetime": _time(begins), "end-datetime": _time(ends)},
+            "contact-info": contact, "report-id": f"{day.isoformat()}-{digest}",
+            "policies": [_shown(each) for each in of_domain.values()]}
+
+
+def _count(policies: dict[tuple[str, tuple[str, ...]], _Policy], domain: str, row: dict[str, Any]
+           ) -> None:
+    lines = tuple(row["lines"])
+    found = policies.setdefault((row["policy"], lines), _Policy(lines, row["policy"], domain))
+    if row["host"]:
+        found.hosts.add(row["host"])
+    if not row["result"]:
+        found.succeeded += 1
+        return
+    found.failed += 1
+    key = row["result"], row["host"], str(row.get("address", ""))
+    if key in found.failures:
+        found.failures[key][0] += 1
+    elif len(found.failures) < FAILURES_MAX:
+        found.failures[key] = [1, row["reason"]]
+
+
+def _shown(policy: _Policy) -> dict[str, Any]:
+    said: dict[str, Any] = {"policy-type": policy.kind, "policy-domain": policy.domain}
+    if policy.lines:
+        said["policy-string"] = list(policy.lines)
+    patterns = [each.partition(":")[2].strip() for each in policy.lines if each.startswith("mx:")]
+    if policy.kind == "sts" and patterns:
+        said["mx-host"] = patterns
+    elif policy.kind == "tlsa":
+        said["mx-host"] = sorted(policy.hosts)
+    return {
+        "policy": said,
+        "summary": {"total-successful-session-count": policy.succeeded,
+                    "total-failure-session-count": policy.failed},
+        "failure-details": [
+            {"result-type": result, "failed-session-count": count,
+             "failure-reason-code": reason}
+            | ({"receiving-mx-hostname": host} if host else {})
+            | ({"receiving-ip": address} if address else {})
+            for (result, host, address), (count, reason) in policy.failures.items()]}
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise BadRequest(reason=f"{escape(text)!r} is no day, like 2026-11-28") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = tool_parser(NAME, "What became of TLS with the hosts of other domains, as reports of "
+                               "RFC 8460.", """
+        omq tls
+        omq tls --day 2026-11-28 --domain example.org
+        """)
+    parser.add_argument("--day", default="", metavar="DAY", help="of this day in UTC, like "
+                                                                 "2026-11-28; yesterday by default")
+    parser.add_argument("--domain", default="", help="of this domain alone")
+    return parser

@@ -1,0 +1,164 @@
+"""Do the tests of the analytics notice a broken one? Each mutant is one place of omq-spark changed
+by hand; the tests that are named with it must fail then.
+
+    python -m tests.spark.mutants             all of them (half an hour)
+    python -m tests.spark.mutants NAME ...    these
+
+A copy of the package with that one file changed stands before the installed one, also for processes
+that a test starts. Exit code 0: each was caught. CI looks whether each can still be made, and tries
+some (test_mutants.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCE: Final = ROOT / "spark" / "omqspark"
+FAILED: Final = 1
+"""pytest's exit code; another one means that no test was run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """In `file` `old`, which stands there once, becomes `new`; `tests` (a file and a word of their
+    names) fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, str]
+
+
+DISTURBED: Final = "test_disturbed.py"
+STEPS: Final = "test_audit_steps.py"
+SPLITS: Final = "test_splits.py"
+ENGINES: Final = "test_engines.py"
+_LOCALE: Final = ('        return f"({value})" if value < 0 else str(value)',
+                  '        import locale\n        locale.setlocale(locale.LC_ALL, "")\n'
+                  '        return f"({value:n})"')
+
+MUTANTS: Final = (
+    # the locale of the process
+    Mutant("numbers in SQL as the locale writes them", "duck_text.py", *_LOCALE,
+           (DISTURBED, "locale and duckdb and de_DE")),
+    # SIGKILL
+    Mutant("a batch counts before its answers are there", "pipeline.py",
+           '    say(f"batch {number}: messages and stays are written")\n',
+           "    known.batches.append(Batch(number, files))\n    lake.publish(known)\n"
+           '    say(f"batch {number}: messages and stays are written")\n    known.batches.pop()\n',
+           (DISTURBED, "killed and messages")),
+    # the clock
+    Mutant("who ended last is said by the clock", "lifecycle.py",
+           'F.max_by("last_ns", "last_lsn").alias("before_ns")',
+           'F.max("last_ns").alias("before_ns")', (DISTURBED, "clock")),
+    Mutant("messages end in the order of the clock", "lifecycle.py",
+           '.orderBy("left_lsn", "qpool", "queue")', '.orderBy("left_ns", "qpool", "queue")',
+           (DISTURBED, "clock")),
+    # batches
+    Mutant("what was open is not counted", "pipeline.py",
+           "    frames = _frames(lake, known, job, [])\n    for place",
+           "    frames = 0\n    for place",
+           (ENGINES, "cut_into_batches")),
+    Mutant("a batch has one file too many", "pipeline.py",
+           "            return files[:place] or files\n", "            return files[:place + 1]\n",
+           (ENGINES, "cut_into_batches")),
+    Mutant("too little memory is not refused", "session.py",
+           "        if self.few_frames is not None or _under_submit() or self.is_few(frames) \\\n",
+           "        if True or self.few_frames is not None or self.is_few(frames) \\\n",
+           (ENGINES, "too_little")),
+    Mutant("the work of earlier batches is forgotten", "pipeline.py",
+           "    worked = None if before < 0 else", "    worked = None if before < 9999 else",
+           (SPLITS, "any_split_of_anything")),
+    Mutant("what readers had ended before is forgotten", "pipeline.py",
+           "    if first is None:\n        return None", "    if first is None or first:\n"
+           "        return None", (SPLITS, "any_split_of_anything")),
+    Mutant("a late file does not go back", "manifest.py",
+           "            if any(each >= number for each in batch.files):\n                break\n",
+           "", (SPLITS, "any_split_of_anything")),
+    # the audit in steps
+    Mutant("the pool is compared with one interval", "audit_steps.py",
+           "        return merged(found)\n", "        return merged(found[:1])\n",
+           (STEPS, "damaged")),
+    Mutant("each step forgets the lines of the one before", "audit_steps.py",
+           '            turns = kept.dataset(f"turns-{place}", turns.schema).to_table()\n', "",
+           (STEPS, "from_step_to_step")),
+    Mutant("who waits is not waited for", "audit_steps.py",
+           'turns.join(later.union(engine.streamed(waits).select(*LINE)).distinct()',
+           "turns.join(later.distinct()", (STEPS, "from_step_to_step")),
+    Mutant("who is handed out later is not waited for", "audit_steps.py",
+           '(F.col("arrived_lsn") <= until)', '(F.col("arrived_lsn") > until)',
+           (STEPS, "from_step_to_step")),
+    Mutant("who chose a message is called out of order", "audit_steps.py",
+           '(ds.field("argument") == GIVEN_OUT_OF_TURN)',
+           '(ds.field("argument") == GIVEN_OUT_OF_TURN + 1)', (STEPS, "damaged")),
+    Mutant("hand-outs that were judged are judged again", "audit_steps.py",
+           'stays.where(F.col("given_lsn") > self._before.last_lsn)', "stays",
+           (STEPS, "damaged")),
+    Mutant("a message that comes back is judged by its second half", "audit_steps.py",
+           "        if totals.comes_back:\n            return None\n", "", (STEPS, "comes_back")),
+    Mutant("intervals have a number in common", "intervals.py",
+           "            close(begins - 1)", "            close(begins)", (STEPS, "intervals")),
+    Mutant("intervals are as large as they come", "intervals.py",
+           "        if here + count > rows_max:", "        if here > 100 * rows_max:",
+           (STEPS, "intervals")),
+    Mutant("a torn file is gone on with", "audit_kept.py",
+           "self._rows(name, step) == rows for", "True or rows for", (STEPS, "goes_on")),
+    Mutant("a step that has ended is done again", "audit_kept.py",
+           "        return step in self._steps and all(", "        return False and all(",
+           (STEPS, "goes_on")),
+    Mutant("two work in one folder", "audit_kept.py",
+           "        except BlockingIOError:\n            yield False\n",
+           "        except BlockingIOError:\n            yield True\n", (STEPS, "two_at_once")),
+)
+
+
+def plant(folder: Path, mutant: Mutant) -> None:
+    """The package as it is, with one place changed."""
+    to = folder / "omqtools"
+    to.mkdir(parents=True)
+    shutil.copy(ROOT / "lib" / "omqtools" / "__init__.py", to)
+    shutil.copytree(SOURCE, to / "omqspark", ignore=shutil.ignore_patterns("__pycache__"))
+    path = to / "omqspark" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(mutant.old) == 1, f"{mutant.name}: stands {text.count(mutant.old)} times"
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+
+
+def outcome(mutant: Mutant | None, tests: tuple[str, str], folder: Path) -> tuple[int, str]:
+    """What pytest ends with, and says; None: nothing is changed."""
+    if mutant is not None:
+        plant(folder / "mutant", mutant)
+    path = os.pathsep.join([*([str(folder / "mutant")] if mutant else []), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", f"tests/spark/{tests[0]}", "-k", tests[1], "-q", "-x",
+         "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}"],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def main(names: list[str]) -> int:
+    missed = []
+    for mutant in (each for each in MUTANTS if not names or each.name in names):
+        with tempfile.TemporaryDirectory() as folder:
+            code, said = outcome(mutant, mutant.tests, Path(folder))
+        caught = code == FAILED
+        last = next((line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))),
+                    said[-300:])
+        print(f"{'caught' if caught else 'MISSED'}  {mutant.name}: {last}", flush=True)
+        if not caught:
+            missed.append(mutant.name)
+    return len(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

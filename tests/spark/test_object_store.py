@@ -1,0 +1,66 @@
+"""Archive and tables in an object store, with a real S3 server: the tables are those of a
+directory, also batch by batch; so is the verdict, and the report is there. (By Spark's executors:
+no test, as the jar of its s3a file system cannot be had from a package index.)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+import pytest
+
+from omq.base.errors import Exit
+from omqtools.omqspark import plan
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.main import main
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
+from tests.process import test_ship
+from tests.spark.conftest import generated
+from tests.spark.told import no_session, told
+
+Store = tuple[Any, str, str]
+"""The file system, where the archive lies in it, and the URL of the tables."""
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with test_ship.served_bucket(monkeypatch) as url:
+        monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")  # of delta-rs: one run at a time
+        fs, path = plan.filesystem(f"{url}/archive")
+        yield fs, path, f"{url}/tables"
+
+
+def test_tables_of_an_object_store_are_those_of_a_directory(
+        store: Store, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    made, _ = generated(tmp_path_factory, 300, file_frames=500, faults=1, stories=1)
+    fs, path, out = store
+    archive, files = f"s3://{path}", sorted((made / "archive").glob("*.oma"))
+    assert len(files) > 2
+    local = str(tmp_path / "tables")
+    run(Later(no_session), str(made / "archive"), local, incremental=False)
+    for part in (files[:2], files[2:]):
+        for each in part:
+            with fs.open_output_stream(f"{path}/{each.name}") as stream:
+                stream.write(each.read_bytes())
+        run(Later(no_session), archive, out, incremental=True, files_per_batch=9)
+    pafs.copy_files(plan.filesystem(out)[1], str(tmp_path / "copy"), source_filesystem=fs,
+                    destination_filesystem=pafs.LocalFileSystem())
+    assert told(tmp_path / "copy") == told(local)
+    verdicts = [audit(lake, str(where), pool=made) for lake, where in (
+        (Lake(Later(no_session), local), made / "archive"), (Lake(Later(no_session), out), archive),
+        (Lake(Later(no_session, 1), out), archive))]  # the last in steps
+    for verdict in verdicts:
+        for finding in verdict["findings"]:
+            finding.pop("detail", None)  # it has the path
+        verdict["findings"].sort(key=str)
+        del verdict["audited"]
+    assert verdicts[0] == verdicts[1] == verdicts[2] and verdicts[0]["counts"]["lost"] == 1
+    assert not fs.get_file_info(pafs.FileSelector(
+        f"{plan.filesystem(out)[1]}/beside", allow_not_found=True, recursive=True))
+    assert main(["report", "--out", out]) == Exit.OK
+    assert f"{out}/report/report.html" in capsys.readouterr().out

@@ -1,0 +1,105 @@
+"""What a link remembers of the messages that came on it: the same comes of the same bytes, whatever
+came before; what differs from one message to the next is not kept, and what is kept is bounded."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omq.fast.amqp_message import body_at, data_section, head
+from omq.format.amqp_types import Symbol, Timestamp, Ulong
+from omq.services.amqp import translation
+from omq.services.amqp.translation import PATTERNS_MAX, Patterns, Terms
+from omq.services.amqp.untranslatable import Untranslatable
+
+THRESHOLD = 300
+NOBODY = "nobody"
+IDS: st.SearchStrategy[Any] = st.sampled_from([None, "an id", Ulong(7)])
+MESSAGES = st.tuples(
+    st.booleans(), st.integers(0, 9), st.sampled_from([0, 5000]),
+    st.dictionaries(st.sampled_from([Symbol("x-note"), Symbol("x-opt-delivery-delay")]),
+                    st.integers(1, 9), max_size=1),
+    IDS, st.sampled_from([None, "B", "amqps://elsewhere/x"]), IDS,
+    st.sampled_from([None, Timestamp(4_000_000_000_000)]),
+    st.dictionaries(st.sampled_from(["a", "b", "amqp.x"]), st.sampled_from(["1", "2"]), max_size=2),
+    st.sampled_from([0, 1, 255, 256, THRESHOLD, THRESHOLD + 1]), st.booleans())
+
+
+def message(said: Any) -> bytes:
+    durable, priority, ttl, notes, own, back, other, expires, application, size, _ = said
+    fields = [own, None, None, None, back, other, None, None, expires, None, None, None, None]
+    first = True
+    return head(durable, priority, ttl, first, 0, notes, fields, application) + data_section(
+        b"x" * size)
+
+
+def outcome(make: Any) -> Any:
+    """All that a message says, but for a time that is left: that is another a moment later."""
+    try:
+        made = make()
+    except Untranslatable as error:
+        return error.condition, error.reason
+    return {name: getattr(made, name) for name in made.__slots__ if name != "expiry_s"} | {
+        "expires": made.expiry_s is not None}
+
+
+@given(st.lists(MESSAGES, max_size=8))
+def test_the_same_comes_of_the_same_bytes(many: list[Any]) -> None:
+    patterns = Patterns(NOBODY, THRESHOLD)
+    for said in [*many, *many]:
+        data, settled = message(said), said[-1]
+        terms = Terms(NOBODY, settled=settled, threshold=THRESHOLD)
+        assert outcome(partial(patterns.message, data, settled=settled)) == outcome(
+            partial(translation.decoded, data, terms))
+
+
+@given(st.binary(max_size=80) | MESSAGES.map(message), st.binary(max_size=3))
+def test_where_a_body_begins_is_where_the_strict_reader_finds_it(data: bytes, more: bytes) -> None:
+    """Or it is not known: then the strict reader is asked anyway."""
+    for each in (data, data + more, data[: len(data) - len(more)]):
+        at = body_at(each)
+        if at < 0:
+            continue
+        try:
+            found = translation.decoded(each, Terms(NOBODY, settled=False, threshold=1 << 20))
+        except Untranslatable:
+            continue
+        assert found.body == each[at:]
+
+
+def test_a_whole_body_of_data_is_found() -> None:
+    """Else the test above would hold with none found."""
+    for size in (0, 1, 255, 256, 70_000):
+        data = message((True, 4, 0, {}, None, None, None, None, {"a": "1"}, size, False))
+        assert data[body_at(data) :] == b"x" * size
+    assert body_at(message((True, 4, 0, {}, None, None, None, None, {"a": "x" * 600}, 1, 0))) < 0
+
+
+def test_a_message_that_is_read_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns, read = Patterns(NOBODY, THRESHOLD), list[bytes]()
+    decoded = translation.decoded
+    monkeypatch.setattr(translation, "decoded", lambda data, terms: (
+        read.append(data), decoded(data, terms))[1])
+    plain = (True, 4, 0, {}, None, None, None, None, {"a": "1"})
+    for size in (1, 200, 299):
+        assert patterns.message(message((*plain, size, False)), settled=False).body == b"x" * size
+    assert len(read) == 1
+    patterns.message(message((*plain, 1, True)), settled=True)
+    assert len(read) == 2, "what is settled is not persistent"
+    expires = (True, 4, 9000, {}, None, None, None, None, {}, 1, False)
+    own = (True, 4, 0, {}, "an id", None, None, None, {}, 1, False)
+    for said in (expires, expires, own, own):
+        patterns.message(message(said), settled=False)
+    assert len(read) == 6, "times that are left and ids differ"
+
+
+def test_what_is_kept_is_bounded() -> None:
+    patterns = Patterns(NOBODY, THRESHOLD)
+    for number in range(3 * PATTERNS_MAX):
+        said = (True, 4, 0, {}, None, None, None, None, {"a": str(number)}, 1, False)
+        assert patterns.message(message(said), settled=False).properties == {"a": str(number)}
+        assert len(patterns._known) <= PATTERNS_MAX
