@@ -109,7 +109,9 @@ class Totals:
             F.count_if(~ended), F.sum(F.when(~ended, F.col("puts"))),
             F.min(born), F.max(born), F.bool_or(again)).first()
         assert row is not None
-        return cls(*(int(x or 0) for x in row[:6]), comes_back=bool(before.batches and row[6]))
+        ended_, puts, open_, open_puts, lowest, highest = (int(x or 0) for x in row[:6])
+        return cls(ended_, puts, open_, open_puts, lowest, highest,
+                   comes_back=bool(before.batches and row[6]))
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(

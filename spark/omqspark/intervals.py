@@ -61,7 +61,8 @@ def _cut(sources: Sequence[Source], part: Interval, rows_max: int) -> list[Inter
             place = (values.view("<u8") - np.uint64(low & (1 << 64) - 1)) >> np.uint64(shift)
             counts += np.bincount(place.astype("<i8"), minlength=len(counts))
     out: list[Interval] = []
-    first, here = None, 0  # of the interval that is being filled
+    first: int | None = None  # of the interval that is being filled
+    here = 0
 
     def close(last: int) -> None:
         nonlocal first, here

@@ -9,7 +9,7 @@ import json
 import os
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -262,7 +262,7 @@ def test_the_order_goes_on_from_step_to_step(out: str, seed: int, held: int, row
             if row[4] < latest.get(row[1:4], 0):
                 wanted.append(row[0])
             latest[row[1:4]] = max(row[4], latest.get(row[1:4], 0))
-    found = audit_steps._Rows(lake, lake.engine, lake.known(), before)
+    found = audit_steps._Rows(lake, cast(Any, lake.engine), lake.known(), before)
     monkeypatch.setattr(found, "_by_bronze", lambda: {0: []})
     monkeypatch.setattr(found, "_chosen", lambda batch, files: pa.table(
         [pa.array(sorted(chosen), pa.int64())], schema=audit_steps.CHOSEN))
@@ -304,11 +304,11 @@ def test_intervals_have_each_row_once(seed: int, tmp_path: Path) -> None:
     most = int(pick.integers(1, 400))
     found = intervals.intervals(sources, most)
     assert all(a[1] < b[0] for a, b in itertools.pairwise(found))
-    counts = [sum(intervals.between(rows, "n", part).num_rows for rows, _ in sources)
-              for part in found]
+    counts = [sum(intervals.between(rows, "n", each).num_rows for rows, _ in sources)
+              for each in found]
     assert sum(counts) == len(values)
-    for part, count in zip(found, counts, strict=True):
-        mine = values[(values >= part[0]) & (values <= part[1])]
+    for (first, last), count in zip(found, counts, strict=True):
+        mine = values[(values >= first) & (values <= last)]
         assert 0 < count == len(mine) and (count <= most or len({*mine.tolist()}) == 1)
     assert len(found) <= 2 * len(values) // most + 8, "and not more of them than needed"
     assert intervals.intervals([(ds.dataset(pa.table({"n": pa.array([], pa.int64())})), "n")],

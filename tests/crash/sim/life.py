@@ -64,7 +64,6 @@ from omq.services.manager import parts as manager_parts
 from omq.services.pool.following import Following
 from omq.services.pool.live_index import LiveIndex
 from omq.storage import containers, durable, spool
-from omq.storage.files import File
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
@@ -209,7 +208,8 @@ def tables() -> Tables:
     return Tables(memoryview(bytearray(LAYOUT.size)), LAYOUT)
 
 
-def recover_into(disk: SimDisk, settings: Settings, now_ns: int) -> tuple[Found, Core, list[File]]:
+def recover_into(disk: SimDisk, settings: Settings, now_ns: int
+                 ) -> tuple[Found, Core, list[spool.Lock]]:
     """The first half of a start: locks, recovery, the index loaded from the pool."""
     durable.use(disk)
     paths = PATHS
@@ -298,7 +298,7 @@ class Life:
         self.found, core, locks = recover_into(disk, settings, now_ns)
         self._start(core, locks)
 
-    def _start(self, core: Core, locks: list[File]) -> None:
+    def _start(self, core: Core, locks: list[spool.Lock]) -> None:
         recovered, loaded = self.found.recovered, self.found.loaded
         self.context = _context(self.paths, self.settings, self.log)
         core.volatile = VolatileBodies(self.paths, self.settings, core.uuid)

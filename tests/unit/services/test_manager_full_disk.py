@@ -78,7 +78,8 @@ def test_a_stop_goes_on(world: World) -> None:
         end(close=note("server"), is_held=None),  # type: ignore[arg-type]
         end(bodies=end(stop=note("large bodies"))),  # type: ignore[arg-type]
         end(stop=note("doorkeeper")), end(queue=end(remove=note("requests"))),  # type: ignore[arg-type]
-        end(remove=note("index")), end(clear_left_overs=note("listed")), end(), 1)  # type: ignore[arg-type]
+        end(remove=note("index")), end(clear_left_overs=note("listed")), end(), 1, 1,  # type: ignore[arg-type]
+        new_term=False)
     world.info.paths.ids.parent.mkdir(exist_ok=True)
     world.info.paths.ids.write_text(json.dumps({}))
     assert not parts.close_in_order(world.wall, world.mono)

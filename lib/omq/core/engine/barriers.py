@@ -35,11 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from omq.base import limits
 from omq.base.errors import BadRequest, MemberFailed, NotMember, OmqError, TooManyMembers
-from omq.core.engine.rules_of_queue import IDEL, POISON
+from omq.core.engine.rules_of_queue import IDEL, POISON, QueueRules
+from omq.core.index.tables import Tables
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.frame_rules import Reason
@@ -50,13 +51,27 @@ from omq.format.wire import PutFlag
 
 if TYPE_CHECKING:
     from omq.core.engine.new_message import NewMessage
-    from omq.core.engine.state import Core, Party, Poisoned
 
 MEMBER: Final = int(RecordFlag.MEMBER)  # in m_flags
 BARRIER: Final = int(RecordFlag.BARRIER)
 ASKED: Final = int(PutFlag.BARRIER)  # in the flags of a NewMessage
 _PERSISTENT, _PREPARED = int(RecordFlag.PERSISTENT), int(EntryState.PREPARED)
 _ALONE: Final = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID | PutFlag.BARRIER)
+
+
+class Core(Protocol):
+    """What is needed of core.engine.state.Core, which has the barriers."""
+
+    t: Tables
+    rules: dict[int, QueueRules]
+    next_qpool: int
+
+
+class Party(Protocol):
+    """And of its Party."""
+
+    uid: int
+    owns: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,7 @@ class Barriers:
         self.members: dict[int, list[int]] = {}  # QPoolId -> entries of barriers
         self.due: dict[int, Failed | None] = {}  # entry -> why it failed; None: all are done
         self.paused_until = 0  # the disk is full (monotonic ns)
-        self.told: Callable[[Poisoned], None] = lambda poisoned: None
+        self.told: Callable[[Any], None] = lambda poisoned: None  # takes a Poisoned of the state
 
     # putting
 
