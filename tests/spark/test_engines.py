@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omq.base.errors import BadRequest, SparkFailed
-from omqtools.omqspark import failures, gold, pipeline, tables, views
+from omqtools.omqspark import failures, gold, parquet, pipeline, tables, views
 from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.duck import Session
@@ -150,8 +150,8 @@ def test_too_little_memory_is_known_before_anything_is_written(made: Made, tmp_p
     assert main(["audit", *words[:4], "--memory", "64m"]) == 0, "in steps, whatever files have"
 
 
-def test_a_run_is_cut_into_batches_that_need_no_spark(made: Made, lake: Lake, tmp_path: Path
-                                                     ) -> None:
+def test_a_run_is_cut_into_batches_that_need_no_spark(
+        made: Made, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many files at once as are few, with what is still open; also when --files-per-batch says
     fewer. A file that is not few by itself goes to Spark, with as many others as it may take."""
     archive, out = str(made[0] / "archive"), str(tmp_path / "tables")
@@ -177,6 +177,10 @@ def test_a_run_is_cut_into_batches_that_need_no_spark(made: Made, lake: Lake, tm
     job: Any = type("Job", (), {"new": {}})
     many: Any = Lake(Later(no_session, frames[0]), lake.out)
     assert pipeline._next(many, Manifest(files=by_number), job, [1, 2, 3]) == [1, 2, 3]
+    two: Any = Lake(Later(no_session, sum(frames[:2]) + 1), lake.out)
+    assert pipeline._next(two, Manifest(files=by_number), job, [1, 2, 3]) == [1, 2]
+    monkeypatch.setattr(parquet, "rows_in", lambda path: 1)
+    assert pipeline._next(two, lake.known(), job, [1, 2, 3]) == [1], "what is open has its room"
 
 
 ROWS = pa.table({"k": [1, 1, 1], "n": [3, 1, 2], "v": pa.array([None, 5, 7], pa.int64()),
