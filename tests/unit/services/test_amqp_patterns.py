@@ -53,8 +53,9 @@ def test_the_same_comes_of_the_same_bytes(many: list[Any]) -> None:
     for said in [*many, *many]:
         data, settled = message(said), said[-1]
         terms = Terms(NOBODY, settled=settled, threshold=THRESHOLD)
-        assert outcome(partial(patterns.message, data, settled=settled)) == outcome(
-            partial(translation.decoded, data, terms))
+        for each in (data, data[:-1], data + b"\0"):  # whole, cut, and with something behind it
+            assert outcome(partial(patterns.message, each, settled=settled)) == outcome(
+                partial(translation.decoded, each, terms))
 
 
 @given(st.binary(max_size=80) | MESSAGES.map(message), st.binary(max_size=3))
