@@ -108,3 +108,14 @@ def test_what_is_kept_is_bounded() -> None:
         said: Any = (True, 4, 0, {}, None, None, None, None, {"a": str(number)}, 1, False)
         assert patterns.message(message(said), settled=False).properties == {"a": str(number)}
         assert len(patterns._known) <= PATTERNS_MAX
+
+
+@pytest.mark.parametrize("size", [10, 256])
+def test_what_is_cut_or_goes_on_is_refused_behind_the_same_beginning(size: int) -> None:
+    patterns = Patterns(NOBODY, THRESHOLD)
+    said: Any = (True, 4, 0, {}, None, None, None, None, {}, size, False)
+    data = message(said)
+    patterns.message(data, settled=False)
+    for wrong in (data[:-1], data + b"\0"):
+        with pytest.raises(Untranslatable):
+            patterns.message(wrong, settled=False)
