@@ -47,7 +47,7 @@ def application(live: LiveInstance, **entries: Any) -> Celery:
     app = Celery("shop", broker=f"omq://{live.spool}", set_as_current=False)
     app.conf.beat_schedule = entries
 
-    @app.task(name="add", shared=False)  # type: ignore[untyped-decorator]
+    @app.task(name="add", shared=False)
     def add(x: int, y: int = 0) -> int:
         return x + y
 
@@ -220,4 +220,4 @@ def test_a_wrong_actor(live: LiveInstance, options: dict[str, Any]) -> None:
 def test_another_broker_has_no_place_for_schedules() -> None:
     from dramatiq.brokers.stub import StubBroker
     with pytest.raises(BadSchedule):
-        adopt(StubBroker())  # type: ignore[arg-type]
+        adopt(StubBroker())

@@ -7,6 +7,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -35,12 +36,12 @@ def options(parser: argparse.ArgumentParser) -> set[str]:
     return found
 
 
-def parser(words: list[str]) -> argparse.ArgumentParser | None:
-    """That of a command line; None: it is not one of omq's."""
-    name = words[0].removeprefix("bin/")
-    if name == "omq" and len(words) > 1 and words[1] in PARTS:
-        return parser_in(f"omq {words[1]}", main_of(words[1]))
-    return parser_of(name) if name in COMMANDS and name not in OF_ITS_OWN else None
+@cache
+def options_of(name: str, part: str) -> set[str] | None:
+    """Those of the command that a line begins with; None: it is not one of omq's."""
+    if name == "omq" and part in PARTS:
+        return options(parser_in(f"omq {part}", main_of(part)))
+    return options(parser_of(name)) if name in COMMANDS and name not in OF_ITS_OWN else None
 
 
 def lines(text: str) -> Iterator[str]:
@@ -63,11 +64,11 @@ def unknown(line: str) -> list[str]:
         words = words[:words.index("--")]
     ends = [at for at, word in enumerate(words) if word in ("|", "&&", ";", ">", "||")]
     words = words[:ends[0]] if ends else words
-    its = parser(words) if words else None
+    its = options_of(words[0].removeprefix("bin/"), "".join(words[1:2])) if words else None
     if its is None:
         return []
     named = [word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)]
-    return [each for each in named if each not in options(its)]
+    return [each for each in named if each not in its]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

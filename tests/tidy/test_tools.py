@@ -45,8 +45,10 @@ def test_installed_scripts_are_the_same_commands() -> None:
 
 
 def test_a_service_is_named_in_two_tables() -> None:
-    """Its program in cli/programs.py and services.conf, and where the code means just this one."""
+    """Its program in cli/programs.py and services.conf, in what its manual page says, and where the
+    code means just this one."""
     meant = {"lib/omq/cli/look/gateways.py": {"unix.out"}, "lib/omq/cli/programs.py": None,
+             "lib/omq/cli/daemon_texts.py": None,
              "lib/omq/testing/instance.py": {"idel.server"}}
     services = load_services(ROOT / "conf")
     core = (ServiceKind.MANAGER, ServiceKind.POOL)  # there is one of each, and tools mean it

@@ -40,7 +40,7 @@ ENTRY: Final = "omq.entry"  # a property: a digest of the entry
 _NOT_YET: Final = ("countdown", "eta")
 
 
-class OmqScheduler(Scheduler):  # type: ignore[misc]
+class OmqScheduler(Scheduler):
     """See the module."""
 
     def setup_schedule(self) -> None:

@@ -36,7 +36,7 @@ ENTRY: Final = "omq.entry"  # a property: a digest of the options
 OPTIONS: Final = ("periodic", "periodic_zone", "periodic_catch_up", "periodic_overlap")
 
 
-class OmqPeriodic(Middleware):  # type: ignore[misc]
+class OmqPeriodic(Middleware):
     """See the module. `application`: whose schedules these are."""
 
     def __init__(self, application: str = "dramatiq") -> None:

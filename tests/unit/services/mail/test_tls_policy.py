@@ -67,8 +67,9 @@ def tlsa(usage: int, selector: int, matching: int, certificate: Any) -> str:
     """A record that says this of a certificate."""
     seen = certificate.public_bytes(Encoding.DER) if selector == 0 else (
         certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-    data = {0: lambda: seen, 1: lambda: hashlib.sha256(seen).digest(),
-            2: lambda: hashlib.sha512(seen).digest()}[matching]()
+    data = seen
+    if matching:
+        data = (hashlib.sha256 if matching == 1 else hashlib.sha512)(seen).digest()
     return f"{usage} {selector} {matching} {data.hex()}"
 
 
@@ -168,7 +169,8 @@ def test_what_an_authority_signed_must_be_for_the_host_and_now(
 def test_another_certificate_has_no_mail(unix: Any, authority: Authority, noted: Any,
                                          tmp_path: Path) -> None:
     context, _ = authority.server("mx.a.test")
-    other = Authority(tmp_path / "other") if (tmp_path / "other").mkdir() is None else authority
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other")
     _, stranger = other.server("mx.a.test")
     with StagePeer(context=context) as peer:
         send = unix(at(peer.port, tlsa(3, 1, 1, stranger), tlsa(2, 0, 1, other.certificate)),
