@@ -53,8 +53,9 @@ def test_the_same_comes_of_the_same_bytes(many: list[Any]) -> None:
     for said in [*many, *many]:
         data, settled = message(said), said[-1]
         terms = Terms(NOBODY, settled=settled, threshold=THRESHOLD)
-        assert outcome(partial(patterns.message, data, settled=settled)) == outcome(
-            partial(translation.decoded, data, terms))
+        for each in (data, data[:-1], data + b"\0"):  # whole, cut, and with something behind it
+            assert outcome(partial(patterns.message, each, settled=settled)) == outcome(
+                partial(translation.decoded, each, terms))
 
 
 @given(st.binary(max_size=80) | MESSAGES.map(message), st.binary(max_size=3))
@@ -107,3 +108,14 @@ def test_what_is_kept_is_bounded() -> None:
         said: Any = (True, 4, 0, {}, None, None, None, None, {"a": str(number)}, 1, False)
         assert patterns.message(message(said), settled=False).properties == {"a": str(number)}
         assert len(patterns._known) <= PATTERNS_MAX
+
+
+@pytest.mark.parametrize("size", [10, 256])
+def test_what_is_cut_or_goes_on_is_refused_behind_the_same_beginning(size: int) -> None:
+    patterns = Patterns(NOBODY, THRESHOLD)
+    said: Any = (True, 4, 0, {}, None, None, None, None, {}, size, False)
+    data = message(said)
+    patterns.message(data, settled=False)
+    for wrong in (data[:-1], data + b"\0"):
+        with pytest.raises(Untranslatable):
+            patterns.message(wrong, settled=False)
