@@ -331,7 +331,8 @@ def test_one_that_hangs_costs_its_time_and_no_more_threads_than_allowed() -> Non
     maps.close()
     for each in set(threading.enumerate()) - before:
         each.join(WAIT_S)
-    assert slow.asked == ["k0", "k1"], "and nobody asks for those that nobody waits for"
+    # Which two: one that has not begun before its time was over is not asked for any more.
+    assert 0 < len(slow.asked) <= 2, "and nobody asks for those that nobody waits for"
 
 
 def test_answers_are_remembered_and_failures_for_a_moment() -> None:
