@@ -152,6 +152,10 @@ def test_what_was_acknowledged_outlives_the_primarys_spool(pair: SyncPair, *, st
         follower.send_signal(signal.SIGSTOP)
         until(lambda: pair.counter(Counter.PUTS) - before - sum(
             len(each.acked) for each in putting) >= len(putting), pair.log.read_text)
+        # What waits now may have been on the standby's disk before it was stopped; this is not.
+        putting.append(Putting(pair, b"late"))
+        until(lambda: pair.counter(Counter.PUTS) - before - sum(
+            len(each.acked) for each in putting) >= len(putting), pair.log.read_text)
     puts = pair.counter(Counter.PUTS) - before
     pair.primary.kill(MANAGER, WRITER)
     pair.primary.root.rename(pair.primary.root.with_name("gone"))
