@@ -64,7 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
             yield "omq", f"daemon:{PASSWORD.replace(' ', '%20')}", world.await_port()
         return
     if not (software.TREE / "usr/lib/rabbitmq").is_dir():
-        pytest.skip("RabbitMQ is not unpacked: make setup-peers")
+        pytest.skip("the extra `peers`: RabbitMQ (make setup-peers)")
     peer = RabbitPeer(tmp_path)
     try:
         peer.start()
