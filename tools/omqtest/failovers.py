@@ -124,7 +124,12 @@ class Members:
         for sender in senders:
             _kill(sender)
         self.run.end()
-        shutil.rmtree(self.run.spool)
+        # Away first: the standby may begin another sender there at any moment.
+        lost = self.run.spool.with_name(f"lost-{self._turn}")
+        self.run.spool.rename(lost)
+        for sender in _children(follower.pid):
+            _kill(sender)
+        shutil.rmtree(lost, ignore_errors=True)  # the rest, if any, with the folder
         if self._chance.random() < 0.5:
             follower.kill()
         else:
