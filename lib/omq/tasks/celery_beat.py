@@ -17,7 +17,6 @@ of the week together, countdown, eta, a body that is not text.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -30,13 +29,13 @@ from kombu.utils.json import dumps
 from omq.base.errors import BadSchedule
 from omq.ipc.client.connection import Connection, connect
 from omq.tasks import envelope, kombu_plugin  # noqa: F401 (the plugin registers the transport)
+from omq.tasks.adopted_schedules import adopt_all, marks
 from omq.tasks.names import queue_name
 from omq.tasks.natives import place_of
 from omq.tasks.schedule import ID, Schedule
 from omq.tasks.schedules import Schedules
 
 MARK: Final = "omq.beat"  # a property: the application whose entry it is
-ENTRY: Final = "omq.entry"  # a property: a digest of the entry
 _NOT_YET: Final = ("countdown", "eta")
 
 
@@ -76,16 +75,8 @@ class OmqScheduler(Scheduler):
 
 def adopt(app: Any, schedules: Schedules, entries: dict[str, Any]) -> None:
     """Let the schedules of this application be these entries. BadSchedule; nothing was changed."""
-    wanted = {(made := _wanted(app, name, entry)).name: made for name, entry in entries.items()}
-    known = {each.name: each for each in schedules.list() if each.properties.get(MARK) == _of(app)}
-    for name, each in wanted.items():
-        old = known.get(name)
-        if old is None or old.properties.get(ENTRY) != each.properties[ENTRY]:
-            schedules.define(name, each.queue, each.when, zone=each.zone, body=each.body,
-                             properties=each.properties, priority=each.priority,
-                             expiry_s=each.expiry_s)
-    for name in known.keys() - wanted.keys():
-        schedules.delete(name)
+    wanted = [_wanted(app, name, entry) for name, entry in entries.items()]
+    adopt_all(schedules, wanted, MARK, _of(app))
 
 
 def _wanted(app: Any, name: str, entry: Any) -> Schedule:
@@ -106,7 +97,7 @@ def _wanted(app: Any, name: str, entry: Any) -> Schedule:
                           ) from None
     return Schedule(
         queue_name(name), queue_name(queue), when, str(app.timezone), body,
-        {**made.properties, MARK: _of(app), ENTRY: hashlib.sha256(said.encode()).hexdigest()},
+        {**made.properties, **marks(MARK, _of(app), said)},
         made.priority, None if expiry_s is None else float(expiry_s)).checked()
 
 

@@ -18,7 +18,6 @@ with the mark of this application are taken out. Errors: BadSchedule, with the a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any, Final
@@ -26,13 +25,13 @@ from typing import Any, Final
 from dramatiq.middleware import Middleware
 
 from omq.base.errors import BadSchedule
+from omq.tasks.adopted_schedules import adopt_all, marks
 from omq.tasks.dramatiq_broker import OmqBroker
 from omq.tasks.names import queue_name
 from omq.tasks.schedule import ID, MILLISECONDS, ONCE, Schedule
 from omq.tasks.schedules import Schedules
 
 MARK: Final = "omq.periodic"  # a property: the application whose actor it is
-ENTRY: Final = "omq.entry"  # a property: a digest of the options
 OPTIONS: Final = ("periodic", "periodic_zone", "periodic_catch_up", "periodic_overlap")
 
 
@@ -57,21 +56,8 @@ def adopt(broker: OmqBroker, application: str = "dramatiq") -> None:
     if not isinstance(broker, OmqBroker):
         raise BadSchedule(name=application, reason="the broker is no OmqBroker, so there is no "
                           "place for its schedules")
-    wanted = {made.name: made for made in _wanted(broker.actors.values(), application)}
-    broker.with_native(lambda native: _adopt(Schedules(native), wanted, application))
-
-
-def _adopt(schedules: Schedules, wanted: dict[str, Schedule], application: str) -> None:
-    known = {each.name: each for each in schedules.list()
-             if each.properties.get(MARK) == application}
-    for name, each in wanted.items():
-        old = known.get(name)
-        if old is None or old.properties.get(ENTRY) != each.properties[ENTRY]:
-            schedules.define(name, each.queue, each.when, zone=each.zone, body=each.body,
-                             properties=each.properties, catch_up=each.catch_up,
-                             overlap=each.overlap)
-    for name in known.keys() - wanted.keys():
-        schedules.delete(name)
+    wanted = list(_wanted(broker.actors.values(), application))
+    broker.with_native(lambda native: adopt_all(Schedules(native), wanted, MARK, application))
 
 
 def _wanted(actors: Iterable[Any], application: str) -> Iterable[Schedule]:
@@ -85,8 +71,7 @@ def _wanted(actors: Iterable[Any], application: str) -> Iterable[Schedule]:
         yield Schedule(
             queue_name(actor.actor_name), queue_name(actor.queue_name), str(options["periodic"]),
             str(options.get("periodic_zone", "UTC")), _body(actor),
-            {"actor": actor.actor_name[:200], "id": ID, MARK: application,
-             ENTRY: hashlib.sha256(said.encode()).hexdigest()},
+            {"actor": actor.actor_name[:200], "id": ID, **marks(MARK, application, said)},
             catch_up=str(options.get("periodic_catch_up", ONCE)),
             overlap=str(options.get("periodic_overlap", "allow"))).checked()
 

@@ -219,6 +219,10 @@ class HeldReplies:
             state = Protection.ALONE
         else:
             state = Protection.SYNCED if enough else Protection.WAITING
+        self._note(state, now)
+
+    def _note(self, state: Protection, now: int) -> None:
+        """It is this from now on, when the disk has it; else it is tried again."""
         if state is self.protection or now < self._not_before:
             return
         if self._changed(state, sorted(each.member for each in self._standbys.values())):

@@ -30,7 +30,7 @@ from typing import Any
 from omq.base import clock
 from omq.base.errors import BadRequest
 from omq.core.engine.waiting import FOREVER
-from omq.ipc.server.held_replies import LSN_MAX, RETRY_NS, Answer, HeldReplies, Protection
+from omq.ipc.server.held_replies import LSN_MAX, Answer, HeldReplies, Protection
 from omq.ipc.server.sessions import Session, say
 from omq.storage.instance_file import is_member_name
 from omq.storage.standby_holds import STANDBYS_MAX
@@ -194,13 +194,3 @@ class LeasedReplies(HeldReplies):
             return Protection.SYNCED if in_sync <= self._has().keys() else Protection.WAITING
         alone = over or self.protection is Protection.ALONE
         return Protection.ALONE if alone and self._patience_ns is not None else Protection.WAITING
-
-    def _note(self, state: Protection, now: int) -> None:
-        if state is self.protection or now < self._not_before:
-            return
-        if self._changed(state, sorted(each.member for each in self._standbys.values())):
-            self.protection = state
-            for each in self._standbys.values():
-                each.fresh = False
-        else:
-            self._not_before = now + RETRY_NS
