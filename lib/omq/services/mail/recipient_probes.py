@@ -11,7 +11,7 @@ that mail that could only come back is refused to its client.
 4. Threads ask; nobody but the session in question waits, for `smtp_verify_timeout_s` at most. An
    answer that comes later than that is remembered all the same, up to ANSWER_S_MAX for each reply.
 
-No errors: a verdict says all.
+A verdict says all; errors of ours alone come through `reply`.
 """
 
 from __future__ import annotations
@@ -116,18 +116,25 @@ class Probes:
     def _work(self, address: str, domain: str, peer: Peer, future: Future[Verdict]) -> None:
         try:
             reply, seconds = self._asked_of(address, peer)
-        except Exception as error:  # of ours: nobody may wait for ever, nor be refused for good
-            reply, seconds = _unknown(f"{type(error).__name__}: {error}"), FAILED_S
+        except Exception as error:  # an error of ours is the session's that waits, and told there
+            with self._lock:
+                self._ended(address, domain)
+            future.set_exception(error)
+            return
         verdict = Verdict(reply, self._now() + seconds)
         with self._lock:
-            del self._asked[address]
-            self._at_domains[domain] -= 1
-            self._at_domains += Counter()  # without what is 0
+            self._ended(address, domain)
             self.known[address] = verdict
             self.known.move_to_end(address)
             while len(self.known) > KNOWN_MAX:
                 self.known.popitem(last=False)
         future.set_result(verdict)
+
+    def _ended(self, address: str, domain: str) -> None:
+        """With the lock."""
+        del self._asked[address]
+        self._at_domains[domain] -= 1
+        self._at_domains += Counter()  # without what is 0
 
     def _asked_of(self, address: str, peer: Peer) -> tuple[str, float]:
         """The reply, and for how long it is good."""

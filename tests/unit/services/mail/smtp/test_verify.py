@@ -211,4 +211,19 @@ def test_an_error_of_ours_is_for_now(clocked: Any, monkeypatch: pytest.MonkeyPat
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Probes, "_asked_of", fail)
-    assert _said(probes, "x@a.test").startswith("450 4.1.1")
+    with pytest.raises(RuntimeError, match="a bug"):
+        _said(probes, "x@a.test")
+    assert not probes.known and not probes._asked and not probes._at_domains, "asked again"
+
+
+def test_an_error_of_ours_is_told_to_the_operator_and_no_stranger(
+        verifying: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Probes, "_asked_of", fail)
+    with Host() as host:
+        running = verifying(host)
+        code, said = rcpt(running, "x@far.test")[0]
+        assert (code, b"bug" in said) == (451, False)
+        assert "RuntimeError: a bug" in running.context.paths.event_log.read_text()
