@@ -193,6 +193,7 @@ def test_the_first_host_that_answers_is_taken(failover: Failover) -> None:
         url = f"amqp://{SECOND}:{failover.port},{FIRST}:{failover.port}/"
         with omq.connect(url, name="far", timeout_s=4) as c:
             c.put("B", b"1")
+    assert failover.east.depth("B") == 1
 
 
 def test_nobody_answers(failover: Failover) -> None:
