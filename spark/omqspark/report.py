@@ -41,24 +41,25 @@ HOURS_OF_DAY: Final = "hours_of_day"
 """Not a table: made of `queue_hour` and of the time that the archive covers."""
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
     ("throughput", "Throughput", "queue_minute", charts.throughput,
-     "Both halves should look alike: what arrives on a queue leaves it. A lower half that stays "
-     "behind means a backlog."),
+     "Both halves should look alike: what arrives on a queue leaves it. A lower half that lags "
+     "means a backlog."),
     ("depth", "Depth and age", "queue_minute", charts.depth,
-     "How many messages lay on each queue, and since when the oldest. A rising age means that the "
-     "readers do not keep up, or that a message waits for another attempt."),
+     "How many messages were on each queue, and the age of the oldest. A rising age means that "
+     "the readers do not keep up, or that a message waits for another attempt."),
     ("waits", "Waiting times", "queue_hour", charts.waits,
-     "The time from when a message could be taken (it had come, a delay that its sender wished was "
-     "over) until a reader got it for the first time: whole lines for half of the messages, dotted "
-     "ones for 99 of 100. All other queues are one line: the longest of theirs."),
+     "The time from when a message was ready (it had arrived, and any delay its sender asked for "
+     "was over) until a reader first got it: solid lines for the median, dotted ones for the "
+     "99th percentile. All other queues share one line: their longest."),
     ("heat", "Hours and days", HOURS_OF_DAY, charts.heat,
-     "When the work comes. Plan maintenance for the dark fields. An hour that is archived only in "
-     "part, such as the first and the last, is left grey."),
+     "When the work arrives. Plan maintenance for the dark cells. An hour that is archived only "
+     "in part, such as the first and the last, is grey."),
     ("readers", "Readers", "readers", charts.readers,
-     "A reader near 100 % is the bottleneck of its queue; many near 0 % are more than are needed. "
-     f"Of fewer than {FEW_MESSAGES} messages the share is not shown: it says nothing."),
+     "A reader near 100 % is the bottleneck of its queue; many near 0 % are more than you need. "
+     f"The share of a reader with fewer than {FEW_MESSAGES} messages says nothing and is not "
+     "shown."),
     ("poison", "Failures", "poison", charts.poison,
-     "Attempts that a reader reported as failed or died in. One reader that stands out points to "
-     "the reader; all alike point to the messages."),
+     "Attempts that a reader reported as failed, or during which it died. If one reader stands "
+     "out, look at the reader; if all are alike, look at the messages."),
     ("flows", "Flow between queues", "routes", charts.flows,
      "From left to right: how messages went from queue to queue."),
 )
@@ -112,7 +113,7 @@ def make(out: Out, verdict: dict[str, Any] | None, ready: Drawn | None = None) -
     for key, title, _, _, note in SECTIONS:
         body.append(f"<h2>{html.escape(title)}</h2><p class=note>{html.escape(note)}</p>")
         body.append(picture(key, title) if key in ready.sections else
-                    "<p>Nothing of this kind is in the archive.</p>")
+                    "<p>The archive has nothing of this kind.</p>")
     body += [_sizes(rows["sizes"], names), _orders(rows["operators"])]
     figures = {key: figure for key, (_, figure) in ready.sections.items()}
     return {f"{key}.png": png for key, (png, _) in ready.sections.items()} | {
@@ -173,7 +174,7 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
         return ""
     left = html.escape(not_judged(verdict))
     if not verdict["messages"] and verdict["clean"]:
-        return f'<p class="verdict">Audit: there was no message to judge. {left}</p>'
+        return f'<p class="verdict">Audit: there were no messages to judge. {left}</p>'
     if verdict["clean"]:
         sure = not {"lost", "since"} & {*verdict.get("not_judged", {})}
         judged = f"clean. All {verdict['messages']:,} messages are accounted for" if sure else (
@@ -231,10 +232,10 @@ def _sizes(sizes: pd.DataFrame, names: Queues) -> str:
         rows.append([names.name(int(queue)), f"{classes[0.5]:,}", f"{classes[0.99]:,}",
                      f"{int(part['largest'].max()):,}", f"{stored:.2f}",
                      f"max_length = {_rounded(int(part['largest'].max()))}"])
-    return ("<h2>Sizes</h2><p class=note>Half of the bodies are at most as large as the first "
-            "number of bytes, 99 of 100 at most as the second. Journal bytes for each byte of "
-            "body: near 1 is good, small messages cost more. The last column is a limit for "
-            "queues.conf that all of these messages would have passed.</p>"
+    return ("<h2>Sizes</h2><p class=note>The first number is the median size of a body in bytes, "
+            "the second the 99th percentile. Journal bytes per byte of body: near 1 is good, small "
+            "messages cost more. The last column is a limit for queues.conf that all of these "
+            "messages would have passed.</p>"
             + _table(["queue", "half at most", "99 % at most", "largest", "journal per body byte",
                       "advice"], rows))
 

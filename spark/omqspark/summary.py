@@ -39,8 +39,8 @@ FOUND: Final = {
     "gap": ("gap in the numbers of the journal", "gaps in the numbers of the journal"),
     "lost": ("lost message", "lost messages"),
     "duplicated": ("message that was put or ended twice", "messages that were put or ended twice"),
-    "resurrected": ("message that came back behind its end",
-                    "messages that came back behind their end"),
+    "resurrected": ("message that came back after its end",
+                    "messages that came back after their end"),
     "out_of_order": ("message handed out of turn", "messages handed out of turn"),
     "attempts": ("message with more attempts than allowed",
                  "messages with more attempts than allowed")}
@@ -65,15 +65,15 @@ def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None, *,
     found = [*_audit(verdict), *_end(end, now)]
     empty = tables["queue_hour"].empty
     if empty:
-        found.append(Sentence("There is no message in these tables, so there was nothing to look "
-                              "at."))
+        found.append(Sentence("These tables contain no messages, so there was nothing to "
+                              "examine."))
     else:
         for rule in (_age, _poison, _failing, _saturation, _backlog, _waiting):
             said = list(rule(tables, queues))
             found += said[:SENTENCES_MAX]
             if len(said) > SENTENCES_MAX:
-                found.append(Sentence(f"And {len(said) - SENTENCES_MAX} queues more of which the "
-                                      "same is to be said."))
+                found.append(Sentence(f"The same holds for {len(said) - SENTENCES_MAX} more "
+                                      "queues."))
     left = not_judged(verdict) if verdict is not None else ""
     if not found:
         found.append(Sentence(f"Nothing was unusual up to {end:%d %b %Y %H:%M} (UTC), by the rules "
@@ -119,7 +119,7 @@ def seconds(value: float) -> str:
 
 def _audit(verdict: dict[str, Any] | None) -> Iterator[Sentence]:
     if verdict is None:
-        yield Sentence("No audit was made: nobody has said whether messages are missing.",
+        yield Sentence("No audit was made, so it is not known whether messages are missing.",
                        "omq-spark audit --out OUT --archive ARCHIVE --pool SPOOL")
         return
     for kind, count in verdict["counts"].items():
@@ -129,8 +129,8 @@ def _audit(verdict: dict[str, Any] | None) -> Iterator[Sentence]:
             yield Sentence(f"The audit found {counted(kind, count)}.",
                            f"omqlog --message {ids[0]}" if ids else "audit.json lists them")
     if verdict.get("uncertain"):
-        yield Sentence("What is damaged or missing may be the cause of other findings, and what "
-                       "happened there is not in the sentences and pictures below.",
+        yield Sentence("The damaged or missing files may have caused other findings, and what "
+                       "happened in them is not in the sentences and pictures below.",
                        "omq-spark run --incremental, once the files are there again")
 
 
@@ -138,12 +138,12 @@ def _end(end: datetime, now: datetime) -> Iterator[Sentence]:
     behind = (now - end).total_seconds()
     if behind > AGE_S:
         yield Sentence(f"The data end at {end:%d %b %Y %H:%M} (UTC), {seconds(behind)} before this "
-                       "report was made: of what happened since nothing is said here.",
+                       "report was made: it does not cover what happened since.",
                        "omq-archive, then omq-spark refresh")
     elif behind < -AGE_S:
         yield Sentence(f"The newest event is of {end:%d %b %Y %H:%M} (UTC), {seconds(-behind)} "
-                       "after this report was made: a clock was wrong, and so may be ages and "
-                       "waits.", "omqlog")
+                       "after this report was made: a clock was wrong, so ages and waits may be "
+                       "wrong, too.", "omqlog")
 
 
 def _age(tables: Tables, queues: Queues) -> Iterator[Sentence]:

@@ -132,7 +132,7 @@ def test_a_hole_makes_all_else_uncertain(world: World) -> None:
     assert world.command("refresh") == 1
     sentences, verdict = world.said()
     assert contains(sentences, "The audit found 1 missing archive file.",
-                    "What is damaged or missing may be the cause of other findings",
+                    "The damaged or missing files may have caused other findings",
                     "On SIDE one message has been there for")
     assert "verdict bad" in verdict and "accounted" not in verdict
 
@@ -144,8 +144,8 @@ def test_an_archive_whose_last_files_are_absent_ends_before(world: World) -> Non
     world.lose(2)
     assert world.command("refresh") == 0
     sentences, _ = world.said()
-    assert contains(sentences, "12.4 h before this report was made: of what happened since nothing "
-                    "is said here")
+    assert contains(sentences, "12.4 h before this report was made: it does not cover what "
+                    "happened since.")
     assert not contains(sentences, "Nothing was unusual")
 
 
@@ -188,9 +188,9 @@ def test_of_no_message_nothing_is_said(world: World) -> None:
     world.add(nothing, after_h=13.9)
     assert world.command("refresh") == 0
     sentences, verdict = world.said()
-    assert contains(sentences, "There is no message in these tables, so there was nothing to look")
+    assert contains(sentences, "These tables contain no messages, so there was nothing to examine")
     assert not contains(sentences, "Nothing was unusual")
-    assert "there was no message to judge" in verdict and "verdict ok" not in verdict
+    assert "there were no messages to judge" in verdict and "verdict ok" not in verdict
 
 
 def test_a_clock_that_was_ahead_is_told(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What a place has: its bases, and the start of an object.
+"""The bases of a place: which there are, which are too old, and the start of an object.
 
 Errors: PlaceDamaged, PlaceUnavailable.
 """
@@ -43,3 +43,26 @@ def read_start(place: Place, name: str) -> Seal | None:
 def term_of(name: str) -> int:
     """Of an object, by its name."""
     return int(name.split("/")[1])
+
+
+def prune(place: Place, kept: int) -> int:
+    """Keep so many of the newest bases, and the journal from the oldest of them on; how many
+    objects were deleted."""
+    bases = bases_of(place)
+    if len(bases) <= kept:
+        return 0
+    oldest, gone = bases[-kept], 0
+    whole = {(each.term, each.time_ns) for each in bases[-kept:]}
+    names = place.names("base/")
+    for name in [each for each in names if each.endswith(shipped.BASE)] + [
+            each for each in names if not each.endswith(shipped.BASE)]:
+        _, term, time_ns, _ = name.split("/")
+        key = int(term), int(time_ns)
+        if key not in whole and key < (oldest.term, oldest.time_ns):
+            place.delete(name)
+            gone += 1
+    for name in place.names("journal/"):
+        if (term_of(name), int(name.rpartition("/")[2])) < (oldest.term, oldest.journal):
+            place.delete(name)
+            gone += 1
+    return gone

@@ -26,6 +26,7 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.services.daemon.signals import Signals
 from omq.services.pool.durable_look import DurableLook
+from omq.services.ship.bases import prune
 from omq.services.ship.places import Place
 from omq.services.ship.shipping import Shipping
 from omq.storage.instance_file import Instance
@@ -41,7 +42,7 @@ class Runner:
     def __init__(self, paths: SpoolPaths, instance: Instance, settings: Settings, place: Place,
                  signals: Signals, say: Callable[[str], None], *, anew: bool = False) -> None:
         self._paths, self._settings, self._signals, self._say = paths, settings, signals, say
-        self._url, self._term = place.url, instance.term
+        self._place, self._url, self._term = place, place.url, instance.term
         self.shipping = Shipping(paths, instance, place, anew=anew)
         self._look = DurableLook(paths)
         self._base: Iterator[None] | None = None
@@ -105,7 +106,7 @@ class Runner:
             self._base = self.shipping.base(lambda: index.running, clock.wall_ns())
         if next(self._base, self) is self:
             self._base = None
-            self.shipping.prune(self._settings.ship_bases_kept)
+            prune(self._place, self._settings.ship_bases_kept)
         return True
 
     def _due(self) -> bool:

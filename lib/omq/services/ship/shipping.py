@@ -241,30 +241,6 @@ class Shipping:
             low, high = (middle, high) if found.first_file < number else (low, middle)
         return low, True
 
-    # what is too old
-
-    def prune(self, kept: int) -> int:
-        """Keep so many of the newest bases, and the journal from the oldest of them on; how many
-        objects went."""
-        bases = bases_of(self._place)
-        if len(bases) <= kept:
-            return 0
-        oldest, gone = bases[-kept], 0
-        whole = {(each.term, each.time_ns) for each in bases[-kept:]}
-        names = self._place.names("base/")
-        for name in [each for each in names if each.endswith(shipped.BASE)] + [
-                each for each in names if not each.endswith(shipped.BASE)]:
-            _, term, time_ns, _ = name.split("/")
-            key = int(term), int(time_ns)
-            if key not in whole and key < (oldest.term, oldest.time_ns):
-                self._place.delete(name)
-                gone += 1
-        for name in self._place.names("journal/"):
-            if (term_of(name), int(name.rpartition("/")[2])) < (oldest.term, oldest.journal):
-                self._place.delete(name)
-                gone += 1
-        return gone
-
     def close(self) -> None:
         """Let go of the journal; it is kept for what comes next."""
         self._close()
