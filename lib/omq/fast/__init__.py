@@ -1,30 +1,30 @@
-"""The fast path: what is plain, from the bytes of a request to those of its reply; and the client's
-side of the same.
+"""The fast path: plain requests, from the bytes of a request to those of its reply; and the
+client's side of them.
 
-It stands in front of the engine. Each of its entries looks at columns of the index and at bytes
-that it has copied, and says no (False) as long as nothing has changed; the request then goes the
-engine's way with untouched bytes. Once it begins to change something nothing can fail any more. So
-the engine stays the reference, and both may take turns with each request: the room keeps no state
-of its own, all numbers lie in the engine's objects and in the tables.
+It is tried before the engine. Each of its entry points looks at columns of the index and at bytes
+that it has copied. If the request is not a plain one it returns False, with nothing changed yet,
+and the engine handles the untouched bytes. Once it begins to change something, nothing can fail any
+more. So the engine stays the reference, and the two may alternate from request to request: this
+package keeps no state of its own, all numbers are in the engine's objects and in the tables.
 
     request         the numbers of a request       columns       the tables, as C sees them
-    put             one message, a batch, several  frames        frames of the block being made
-    births          what each of these does        records       pool slots of a message
+    put             one message, a batch, several  frames        frames of the block being built
+    births          the birth of one message       records       pool slots of a message
     done            settlements, the wait after    groups        groups, and return lanes
-    settled         what each of these does        limited_keys  limits of work, without rates
+    settled         the end of one message         limited_keys  limits of work, without rates
     values          properties of payloads         in_doubt      units of work in two phases
     move            a reply: one ends, one is put  reply         replies, and their announcement
     requester_put   a request, after what it had   journal       the block, written and synced
     unit            a unit of work in one request  find_by_id    hand-outs to who waits for an id
-    give            hand-outs to waiting readers   attempts      what each hand-out does
+    give            hand-outs to waiting readers   attempts      one hand-out
     intake          requests off the queue
     plain_requests  which of these a request is
     group_commit    a group from its requests to its replies, and when time alone brings one
 
-and for clients, who import no engine:
+and for clients, which do not import the engine:
 
     client_request   a request down to the kernel   batch        bodies as a PUT_MANY carries them
-    handed_messages  messages in a reader's hands   reader_note  what it does, for its manager
+    handed_messages  messages of a reader           reader_note  what it is processing, for the manager
 
 and AMQP 1.0 (omq.amqp, amqp.server), which imports neither:
 
@@ -38,13 +38,13 @@ and AMQP 0-9-1 (amqp.server, ADR 0138):
     amqp091_properties  the properties of a content, both ways
 
 The modules are written in Cython's pure Python mode (omq.base.shim): one source, which runs
-interpreted or compiled; `*.pxd` beside them say what C types their classes have. What one module of
-the room imports from another must be declared there.
+interpreted or compiled; the `*.pxd` next to them give the C types of their classes. What one module
+of this package imports from another must be declared there.
 
 Invariants: 1. frames, their order, the index and the replies are those of the engine, byte for byte
 (tests/forms); 2. what a client can write is copied before it is judged; 3. every index into a table
-or buffer is checked, also where it is compiled, so a wrong one is an IndexError that ends the
-manager, and not a foreign byte.
+or buffer is checked, also when compiled, so a wrong one raises IndexError and ends the manager,
+and never touches other memory.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@
     header    class (2), weight (2), size of the body (8), flags and properties
 
 basic.publish and basic.ack are read flat, into fields of `Frames`; `kind` is the number of the
-method then. Of all else `kind` is the frame's type, and `payload` has its bytes: of a method those
-of the whole frame, for the library that reads it; of a header those of its properties with their
-flags.
+method then. For every other frame `kind` is the frame's type, and `payload` has its bytes: for a
+method those of the whole frame, for the library that decodes it; for a header those of its
+properties with their flags.
 
-Invariants: 1. of what came no more than one frame is kept, and that is at most `most` bytes; 2.
+Invariants: 1. of the input at most one frame is kept, and that is at most `most` bytes; 2.
 `next` leaves nothing of the frame before it in the fields that go with the kind.
 
-Errors: Malformed, with FRAMING for what is no frame.
+Errors: Malformed, with FRAMING for bytes that are not a frame.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     content-type, content-encoding, headers (a table), delivery-mode, priority, correlation-id,
     reply-to, expiration, message-id, timestamp, type, user-id, app-id, cluster-id
 
-Of a table no object is made here: it stays bytes, with its size before it.
+A table is not decoded here: it stays bytes, preceded by its size.
 
-Invariant: nothing outside of the bytes is read, and all of them are properties.
+Invariant: nothing outside the given bytes is read, and all of them must be properties.
 
 Errors: Malformed, whatever the bytes are.
 """

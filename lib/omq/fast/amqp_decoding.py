@@ -1,11 +1,11 @@
 """Values of AMQP 1.0 out of bytes (ISO 19464 part 1, 1.6), as format.amqp_types has them.
 
     value       a code, then its bytes; 0x00: a descriptor and the value, both values
-    code        its upper half: how many bytes follow, or in how many bytes their number is said
+    code        its upper half: how many bytes follow, or how many bytes hold their number
 
-Invariants: 1. nothing outside of `at` to `end` is read; 2. nothing costs more than a small multiple
-of its bytes: a count is never more than bytes that are there, and elements of an array that have no
-bytes are at most _NO_BYTES_MAX; 3. what nests deeper than DEPTH_MAX is refused.
+Invariants: 1. nothing outside `at` to `end` is read; 2. no value costs more than a small multiple
+of its bytes: a count never exceeds the bytes that are there, and an array has at most _NO_BYTES_MAX
+elements without bytes; 3. nesting deeper than DEPTH_MAX is refused.
 
 Errors: Malformed, whatever the bytes are.
 """

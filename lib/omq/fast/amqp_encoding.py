@@ -1,8 +1,9 @@
 """Values of AMQP 1.0 as bytes (ISO 19464 part 1, 1.6): the other half of amqp_decoding.
 
-Each value has the shortest code that its type and size allow; an array that of its widest.
+Each value gets the shortest code that its type and size allow; an array gets that of its widest
+element.
 
-Errors: Malformed: no value of AMQP, or out of the range of its type.
+Errors: Malformed: not a value of AMQP, or out of the range of its type.
 """
 
 from __future__ import annotations

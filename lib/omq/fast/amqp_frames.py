@@ -1,17 +1,17 @@
 """Frames of AMQP 1.0 (ISO 19464 part 2, 2.3 and 2.7) that came, one after the other.
 
     frame     size (4, big endian), offset of its body in words, type 0, channel (2)
-    body      a performative: a described list; behind that of a transfer its payload; or nothing
+    body      a performative: a described list; a transfer's is followed by its payload; or nothing
 
 `transfer`, `flow` and `disposition` are read flat, into numbers of `Frames`; the fields of the
-others are a list, as of amqp_decoding. A field that is not there is -1, or None. What may be wrong
-without being the connection's fault stays bytes, to be read by whom it is for: source, target and
+others are a list, as from amqp_decoding. An absent field is -1 or None. Fields that may be wrong
+without ending the connection stay bytes, decoded by whoever uses them: source, target and
 properties of an attach, and the fields of a delivery's state (`outcome` says which state).
 
-Invariants: 1. of what came no more than one frame is kept, and that is at most `size_max` bytes; 2.
+Invariants: 1. of the input at most one frame is kept, and that is at most `size_max` bytes; 2.
 `next` leaves nothing of a frame before it in the numbers that go with the performative.
 
-Errors: Malformed, with amqp:connection:framing-error for what is no frame.
+Errors: Malformed, with amqp:connection:framing-error for bytes that are not a frame.
 """
 
 from __future__ import annotations

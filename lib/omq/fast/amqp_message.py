@@ -4,9 +4,9 @@
     properties 0x73, application properties 0x74, then the body: data 0x75, one or more, whose bytes
     are one body; sequences 0x76, one or more; or one value 0x77; footer 0x78
 
-Invariants: 1. of a body that is neither data, a string nor a binary no object is made: it is passed
-over, as strictly, and kept as bytes; 2. what is before the body and behind it is at most `head_max`
-bytes, so what is made of it is bounded.
+Invariants: 1. a body that is neither data, a string nor a binary is not decoded: it is checked just
+as strictly, and kept as bytes; 2. the sections before and after the body are at most `head_max`
+bytes, so the objects made of them are bounded.
 
 Errors: Malformed.
 """

@@ -1,4 +1,5 @@
-"""The frame and the effects of one hand-out, as core.engine.gives; `count` has the counts."""
+"""The frame and the effects of one hand-out, as in core.engine.gives; `count` updates the counters.
+"""
 
 from __future__ import annotations
 

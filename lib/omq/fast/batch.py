@@ -1,5 +1,6 @@
-"""Messages that are nothing but bodies, or differ in nothing but these, as a PUT_MANY carries them;
-and the ids of what was put."""
+"""Messages that consist only of bodies, or differ only in these, as a PUT_MANY carries them; and
+the ids of the messages that were put.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a put checks of the spool, where its message is to lie, and its birth: frame, message and
-entry. As core.engine.puts.
+"""The checks of a put against the spool, the place of its message, and its birth: frame, message
+and entry. As core.engine.puts.
 """
 
 from __future__ import annotations

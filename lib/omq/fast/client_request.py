@@ -1,9 +1,9 @@
-"""A client's request down to its two system calls and back, when nothing unusual happens: as
-Link.request, which meets everything else.
+"""A client's request down to its two system calls and back, when nothing unusual happens. It does
+what Link.request does, which handles everything else.
 
-Compiled, what a request touches is this object, the channel and the kernel: clients that take
-turns on a processor run with cold caches, where that counts and not what they execute (ADR 0017).
-Interpreted, nothing is sent here and the link does all by itself.
+Compiled, a request touches only this object, the channel and the kernel: clients that take turns on
+a processor run with cold caches, where the memory they touch counts more than what they execute
+(ADR 0017). Interpreted, nothing is sent here and the link does everything itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Settlements, when all of a request are plain: DONE of messages that this reader holds under these
-leases and that are on no other queue, are no containers, take one pool record, have no note of a
-failure and no barrier that waits for them. As core.engine.settle and bulk.
+leases, that are on no other queue and not containers, take one pool record, and have neither a note
+of a failure nor a barrier that waits for them. As core.engine.settle and bulk.
 
 They are copied before they are judged. From MANY on the engine takes them as a batch, if all are
-persistent, of one queue, of no group; what differs then is done here as there, or by its numpy.
+persistent, of one queue, of no group; where the two differ it is done here as there, or by its
+numpy.
 """
 
 from __future__ import annotations

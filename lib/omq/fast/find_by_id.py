@@ -1,7 +1,7 @@
-"""A reader that waits for a message with an id (core.engine.waiters_by_id) gets it the quick way
-where exactly one has the key, whose time is not over and which is of no group; and so does one
-that waits for a whole group, which core.engine.groups finds. All else is the engine's: it finds
-the same, slower.
+"""A reader that waits for a message by its id (core.engine.waiters_by_id) gets it here if exactly
+one message has the key, is not expired and belongs to no group; and so does one that waits for a
+whole group, which core.engine.groups finds. The engine serves all other cases: it finds the same,
+more slowly.
 """
 
 from __future__ import annotations

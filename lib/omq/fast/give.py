@@ -1,6 +1,7 @@
-"""Hand-outs to waiting readers, where a queue has no suspect, no lease time, no rate, and none that
-goes alone next in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives.
-Every other queue is the engine's, in its turn: the order of queues is the order of frames.
+"""Hand-outs to waiting readers, where a queue has no suspect message, no lease time, no rate, and
+no message next in its return lane that must be handed out alone. As Engine.wait, Engine.dispatch
+and core.engine.gives. The engine serves every other queue when its turn comes: the order of queues
+is the order of frames.
 """
 
 from __future__ import annotations

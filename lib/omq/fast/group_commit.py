@@ -1,10 +1,10 @@
-"""A turn of the manager's loop with the fast path in it: as RequestServer.group, in one function.
+"""A turn of the manager's loop with the fast path in it: RequestServer.group, in one function.
 
-What time alone brings (deferred messages, leases, time-outs, looks at notes) is looked at when
-something but plain requests was done in this group or the one before, or when `due` has come: the
-earliest of all deadlines, or earlier. Plain requests bring no deadline but the time-out of their
-wait, the next look at their reader's note and the end of a message's time, which lower `due`; what
-has come to the end of its time (core.engine.expiry) is looked after in the very group.
+Deadlines (of deferred messages, leases, time-outs, looks at notes) are checked when this group or
+the one before had anything but plain requests, or when `due` has come: the earliest of all
+deadlines, or earlier. A plain request adds only the time-out of its wait, the next look at its
+reader's note and the expiry of a message, which lower `due`; messages that have expired
+(core.engine.expiry) are handled in the same group.
 
 The order is that of RequestServer.group: requests, control connections, hand-outs, one commit, then
 the replies, all written before the first client is woken.

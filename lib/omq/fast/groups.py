@@ -1,9 +1,9 @@
-"""Messages of groups (core.engine.groups): whose turn it is, and the lanes of those that came back
-or took a late turn.
+"""Messages of groups (core.engine.groups): whose turn it is, and the lanes of messages that came
+back or take a late turn.
 
-Rings, fronts, counts and lanes are the engine's own, so it and this may take turns as they like.
-Numbers are counted by the engine, where a group has some. A group's key is the hash of its id; ids
-met lately are known by theirs.
+Rings, fronts, counts and lanes are the engine's own, so it and this module may alternate freely.
+Where messages of a group are numbered the engine counts them. A group's key is the hash of its id;
+the hashes of recent ids are remembered.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Messages in a client's hands: rows of a reply as objects, their payloads, and what was said of
-them.
+"""Messages that a client holds: rows of a reply as objects, their payloads, and what the client has
+said of them.
 
-A row is the manager's word, in memory that the client itself can write: it is copied first, and
-what it says of lengths and places is believed by nobody. A payload counts when its CRC fits; what
-lies where in it is bounded by its own length.
+A row comes from the manager, in memory that the client itself can write: it is copied first, and
+its lengths and places are not trusted. A payload is valid if its CRC matches; offsets in it are
+bounded by its own length.
 """
 
 from __future__ import annotations

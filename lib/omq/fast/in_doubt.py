@@ -1,7 +1,7 @@
 """Units of work in two phases, as core.engine.in_doubt: PREPARE of what one request says, and the
 RESOLVE that commits. What is taken and put is plain, as omq.fast.done and omq.fast.put have it, and
 all of it persistent; new messages of a group, and a backout, are the engine's. So is the message
-that stands for the unit, in both phases: it is one for all of them.
+that represents the unit, in both phases: all units share one.
 """
 
 from __future__ import annotations

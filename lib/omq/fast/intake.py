@@ -1,5 +1,5 @@
-"""Requests off the queue. Compiled, msgrcv(2) is called without Python in between; what it says
-besides is left to ipc.server.requests, which meets it again."""
+"""Requests off the queue. Compiled, msgrcv(2) is called without Python in between; any other
+outcome is left to ipc.server.requests, which gets it once more."""
 
 from __future__ import annotations
 

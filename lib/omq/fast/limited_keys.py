@@ -1,9 +1,10 @@
-"""Queues with limits of work (core.engine.limits) that time alone does not open: places of the
-queue and of its keys, pauses, turns. As core.engine.limited and core.engine.key_turns.
+"""Queues with limits of work (core.engine.limits) that do not depend on time: how many messages of
+the queue and of each key may be processed at once, pauses, turns. As core.engine.limited and
+core.engine.key_turns.
 
-Keys, their lines and the ring are the engine's own, so it and this may take turns as they like.
-What has a rate is the engine's: a token that comes is a deadline. Without fair turns the order of
-keys is a heap of the engine's, asked one by one.
+Keys, their lines and the ring are the engine's own, so it and this module may alternate freely.
+Queues with a rate are the engine's: the next token is a deadline. Without fair turns the order of
+keys is a heap of the engine's, asked key by key.
 
 `flat` says whether a queue is of these; `next` and `take` are about what it was asked of last.
 """

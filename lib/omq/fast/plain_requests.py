@@ -1,5 +1,5 @@
-"""One request after the other: which of the plain ones it is, if it is one, and the replies behind
-the commit. As RequestServer.handle and release, on the same lists of replies."""
+"""One request after the other: which kind of plain request it is, if any, and the replies after the
+commit. As RequestServer.handle and release, on the same lists of replies."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""A reader's note: what its program has in work, and how it ended the work on messages before a
-request carries that to the manager. It lies in the reader's channel; the manager reads it when the
+"""A reader's note: the messages that its program is processing, and how it settled them before a
+request tells the manager. It lies in the reader's channel; the manager reads it when the
 reader has died, and looks at it when the reader is silent (ADR 0035).
 
-In the middle of a kill -9: a row counts from when `count` names it, which is one store behind the
-row; `current` is one store. So a note is always what the program had said up to some instruction.
-Compiled these are calls of the interpreter's memoryview still: no compiler puts one before another.
-Without a channel (the manager is away) nothing is noted; it is said again in the next
-channel.
+At a kill -9: a row counts once `count` covers it, which is one store after the row; `current` is
+one store. So a note is always what the program had said up to some instruction. Compiled, these are
+still calls of the interpreter's memoryview, which no compiler reorders. Without a channel (the
+manager is away) nothing is noted; it is noted in the next channel.
 """
 
 from __future__ import annotations

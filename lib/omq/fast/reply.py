@@ -2,7 +2,7 @@
 Session.answer, ipc.server.next_reply and Session.announce.
 
 A reply is put together in memory of our own and copied over with one call, so that nothing here
-reads or indexes what a client can write. Compiled, semop(2) is called directly; what it refuses is
+reads or indexes what a client can write. Compiled, semop(2) is called directly; its errors are
 left to Session.announce.
 """
 

@@ -1,5 +1,6 @@
-"""What the end of settled messages changes, behind their frames: indexes, counts, rows and pool
-slots that come free, their key, and their group. As core.engine.settle and bulk."""
+"""What settling messages changes, after their frames: indexes, counts, rows and pool slots that
+become free, their key, and their group. As core.engine.settle and bulk.
+"""
 
 from __future__ import annotations
 

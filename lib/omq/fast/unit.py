@@ -1,6 +1,6 @@
 """Units of work in one request, as core.engine.units: what is finished and what is put is plain, as
-omq.fast.done and omq.fast.put have it, and nobody has staged a part of one. TAKE is the wait of
-omq.fast.give. A unit that puts for a queue several messages leaves as many places there.
+omq.fast.done and omq.fast.put have it, and no part of it was staged before. TAKE is the wait of
+omq.fast.give. A unit that puts several messages on a queue needs room for all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The value of a property, out of a payload that a client may write to meanwhile: it is read from a
-copy, of the first bytes, where nearly all messages have their properties, else of as many as they
-say they have. As format.property_key."""
+"""The value of a property, out of a payload that a client may change meanwhile. It is read from a
+copy: of the first bytes, where nearly all messages have their properties, else of as many bytes as
+the properties say they take. As format.property_key.
+"""
 
 from __future__ import annotations
 
