@@ -24,7 +24,7 @@ package keeps no state of its own, all numbers are in the engine's objects and i
 and for clients, which do not import the engine:
 
     client_request   a request down to the kernel   batch        bodies as a PUT_MANY carries them
-    handed_messages  messages of a reader           reader_note  what it is processing, for the manager
+    handed_messages  messages of a reader           reader_note  what it is processing, noted
 
 and AMQP 1.0 (omq.amqp, amqp.server), which imports neither:
 
