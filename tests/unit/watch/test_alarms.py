@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -351,3 +353,14 @@ def test_each_measure_has_a_sentence(measure: str) -> None:
     about = facts()
     text, hints = reasons.why(measure, "A" if measure in OF_QUEUE else "", 7.0, about)
     assert text and all(hints) and hints
+
+
+def test_the_document_has_an_alarm_that_works_and_every_measure_of_a_queue(tmp_path: Path) -> None:
+    text = (ROOT / "lib/omq/docs/WATCHING.md").read_text("utf-8")
+    (example,) = re.findall(r"^To be notified when [^\n]+\n\n((?: {4}[^\n]+\n)+)", text, re.M)
+    (tmp_path / "alarms.conf").write_text(textwrap.dedent(example))
+    (alarm,) = load_alarms(tmp_path)
+    assert (alarm.measure, alarm.queue, alarm.begin, alarm.mail) == (
+        "oldest_s", "ORDERS", 600, "operator@example.org")
+    (others,) = re.findall(r"^Other measures of a queue are (.+?); `conf", text, re.M | re.S)
+    assert {alarm.measure, *re.findall(r"`([a-z_]+)`", others)} == set(OF_QUEUE)
