@@ -66,10 +66,10 @@ def test_nothing_unusual_is_said() -> None:
 
 
 @pytest.mark.parametrize(("behind_s", "words"), [
-    (3601.0, "The data end at 01 Jan 2026 02:00 (UTC), 60 min before this report was made: of what "
-     "happened since nothing is said here. | omq-archive, then omq-spark refresh"),
+    (3601.0, "The data end at 01 Jan 2026 02:00 (UTC), 60 min before this report was made: it does "
+     "not cover what happened since. | omq-archive, then omq-spark refresh"),
     (-7200.0, "The newest event is of 01 Jan 2026 02:00 (UTC), 2 h after this report was made: a "
-     "clock was wrong, and so may be ages and waits. | omqlog")])
+     "clock was wrong, so ages and waits may be wrong, too. | omqlog")])
 def test_when_the_data_end_is_said_where_that_is_not_now(behind_s: float, words: str) -> None:
     assert told(behind_s=behind_s) == [words]
     assert told(behind_s=3600.0) == told(behind_s=-3600.0) == told()
@@ -260,7 +260,7 @@ def test_a_rule_says_five_sentences_at_most() -> None:
     found["poison"] = pd.DataFrame([{"queue": n, "failed": 1, "poisoned": 1, "reader_pid": 7,
                                      "example": n} for n in range(300)])
     said = sentences(found, Queues.of({}, found["queue_hour"]), CLEAN, end=END, now=END)
-    assert len(said) == 6 and said[-1].text.startswith("And 295 queues more")
+    assert len(said) == 6 and said[-1].text == "The same holds for 295 more queues."
 
 
 def test_names_that_look_alike_have_labels_of_their_own() -> None:

@@ -113,6 +113,8 @@ def prepare(source: Path) -> None:
             file.write(_toctree([page for page in pages if page != "index"], title))
         file.write(_toctree(["INDEX", REPORTING.removesuffix(".md")]))
     shutil.copy(Path(__file__).with_name("conf.py"), source)
+    (source / "static").mkdir()
+    shutil.copy(Path(__file__).with_name("site.css"), source / "static")
 
 
 def _write(path: Path, text: str) -> None:

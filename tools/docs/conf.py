@@ -34,7 +34,8 @@ html_title = f"omq {release}"
 html_copy_source = False
 html_show_sphinx = False
 html_show_search_summary = False  # a browser fetches nothing for a page that is a file
-html_static_path: list[str] = []
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_extra_path = ["extra"]  # pictures, which documents have as HTML
 # Whoever reads without a network gets all of it: no fonts, scripts or pictures from elsewhere.
 html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
