@@ -3,6 +3,7 @@ set, at most one member acknowledges at any instant, and what it acknowledged is
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from omq.base import events
+from omq.base import clock, events
 from omq.base.errors import Exit
+from omq.base.paths import SpoolPaths
 from omq.storage.instance_file import Role
+from omq.storage.segment import read_ids
 from tests import needs
 from tests.process.lease_world import A, B, Lease, lease_world
 from tests.process.processes import WAIT_S
@@ -59,6 +62,40 @@ def test_a_primary_that_is_stopped_for_longer_than_its_lease_acknowledges_nothin
     members.signal(A, signal.SIGCONT)
     until(lambda: members.role(A) is not Role.PRIMARY, members.told)
     new.more(20)
+    members.judge()
+
+
+def test_a_manager_that_stands_still_under_a_healthy_keeper_loses_the_lease(members: Lease
+                                                                            ) -> None:
+    """As one whose disk does not answer; what it says when it goes on is not believed."""
+    members.begin(**GO_ON, standby_hung_s=5)
+    old = members.puts(A)
+    old.more()
+    ids = read_ids(SpoolPaths(members.roots[A]))
+    assert ids is not None
+    os.kill(ids.pid, signal.SIGSTOP)
+    members.serves(B, 1)
+    new = members.puts(B)
+    new.more()
+    assert members.events(A, events.LEASE_MANAGER_HUNG.number)
+    until(lambda: members.role(A) is not Role.PRIMARY, members.told)
+    until(lambda: clock.process_state(ids.pid) in ("", "Z", "X"), members.told)
+    new.more()
+    members.judge()
+
+
+def test_a_manager_that_stands_still_with_nobody_else_is_started_anew(members: Lease) -> None:
+    """The standby is not there; the same member has the lease again."""
+    members.begin(**GO_ON, standby_hung_s=5)
+    members.kill(B)
+    old = members.puts(A)
+    old.more()
+    ids = read_ids(SpoolPaths(members.roots[A]))
+    assert ids is not None
+    os.kill(ids.pid, signal.SIGSTOP)
+    until(lambda: clock.process_state(ids.pid) in ("", "Z", "X"), members.told)
+    old.more()
+    members.serves(A, 0)
     members.judge()
 
 
