@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from omq.base import clock, events
 from omq.base.errors import Exit
 from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.services.standby.etcd import CallFailed, Etcd
 from omq.storage.instance_file import Role
 from omq.storage.segment import read_ids
 from tests import needs
+from tests.process.etcd_cluster import Cluster
 from tests.process.lease_world import A, B, Lease, lease_world
 from tests.process.processes import WAIT_S
 from tests.waiting import until
@@ -32,6 +36,40 @@ GO_ON: dict[str, Any] = {"standby_lost": "go_on", "standby_lost_s": 5}
 def members(tmp_path: Path) -> Iterator[Lease]:
     with lease_world(tmp_path) as made:
         yield made
+
+
+def test_a_real_etcd_over_tls_wants_our_certificate_and_we_want_its(tmp_path: Path) -> None:
+    """Three members, which show each other certificates, too; one is killed."""
+    ca, stranger = trustme.CA(), trustme.CA()
+    tls = tmp_path / "tls"
+    tls.mkdir()
+    own, other = ca.issue_cert("127.0.0.1"), stranger.issue_cert("127.0.0.1")
+    for name, found in (("own", own), ("other", other)):
+        (tls / f"{name}.pem").write_bytes(
+            found.private_key_pem.bytes() + found.cert_chain_pems[0].bytes())
+    ca.cert_pem.write_to_path(tls / "ca.pem")
+    stranger.cert_pem.write_to_path(tls / "strange.pem")
+    cluster = Cluster(tmp_path / "etcd", tls=tls)
+
+    def asked(**more: str) -> dict[str, Any]:
+        files = {"standby_lease_ca_file": str(tls / "ca.pem"),
+                 "standby_lease_certificate": str(tls / "own.pem")} | more
+        return Etcd(Settings(standby_lease=cluster.urls, **files), tmp_path, WAIT_S).call(
+            "/v3/kv/range", {"key": "b21x"})
+
+    try:
+        cluster.start()
+        assert "header" in asked()
+        with pytest.raises(CallFailed, match="certificate verify failed"):
+            asked(standby_lease_ca_file=str(tls / "strange.pem"))
+        for wrong in ("", str(tls / "other.pem")):
+            with pytest.raises(CallFailed):
+                asked(standby_lease_certificate=wrong)
+        cluster.kill(0)
+        until(cluster.serves, cluster.said)
+        assert "header" in asked(), "the others answer"
+    finally:
+        cluster.end()
 
 
 def test_the_standby_of_a_primary_that_is_killed_serves(members: Lease) -> None:
