@@ -4,6 +4,7 @@
     apply    do it                                 rebuild  a new pool from the archived journal
     extract  bodies out of a dead spool           identity  a new instance.json, from the files
     restore  a spool from an object store (omq ship), as it was at a point of time
+    archive  archive files for omq-spark from there
 
 scan, plan and extract write nothing in the spool and share its locks; the others take them.
 Exit code of scan, plan: 0 clean, 1 repairable, 65 loss.
@@ -213,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
         omqrecover extract /var/lib/omq --where queue=ORDERS --to /tmp/out
         omqrecover restore /tmp/then --from s3://bucket/omq --at 2026-11-21T08:00
         omqrecover restore /var/lib/omq --from s3://bucket/omq --take-place
+        omqrecover archive /srv/archive --from s3://bucket/omq
         """, location=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _looking(commands.add_parser("scan", help="what is there, what is damaged; changes nothing"),
@@ -242,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
                        "would give the same message ids")
     named.set_defaults(run=_identity)
     restore.add_parser(commands, _time, Progress)
+    restore.add_archive_parser(commands, Progress)
     take = commands.add_parser("extract", help="write bodies and properties to a directory")
     take.add_argument("spool", type=Path, metavar="SPOOL")
     take.add_argument("--where", action="append", default=[], metavar="CONDITION",

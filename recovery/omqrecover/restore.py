@@ -1,6 +1,8 @@
-"""omqrecover restore: a spool from an object store, as it was at a point of time.
+"""omqrecover restore: a spool from an object store, as it was at a point of time; omqrecover
+archive: the archive files of its journal.
 
-Errors: BadRequest for a directory that is not empty; those of omq.services.ship.restoring.
+Errors: BadRequest for a directory that is not empty; those of omq.services.ship.restoring and
+archiving.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omq.base import clock
+from omq.base.amounts import counted
 from omq.base.clock import iso_time
 from omq.base.config import load_settings
 from omq.base.errors import BadRequest, ConfigError, Exit
 from omq.base.paths import SpoolPaths, conf_dir
 from omq.base.settings import Settings
 from omq.cli.common import say
+from omq.services.ship.archiving import Archiving
 from omq.services.ship.places import place
 from omq.services.ship.restoring import Point, Restoring
-from omq.storage import durable
+from omq.storage import durable, spool
+from omq.storage.archive import archive_name
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -46,6 +51,40 @@ def add_parser(commands: Commands, time_ns: Callable[[str], int], progress: Call
                       help="make it the primary of the next term; what it was made from must "
                            "never serve again. Without this it is a copy to look at")
     back.set_defaults(run=partial(_restore, progress=progress))
+
+
+def add_archive_parser(commands: Commands, progress: Callable[[], Told]) -> None:
+    """The command and its options."""
+    made = commands.add_parser("archive", help="archive files for omq-spark from an object store "
+                               "(omq ship)")
+    made.add_argument("folder", type=Path, metavar="DIR",
+                      help="an empty directory, or that of an earlier run, which goes on")
+    made.add_argument("--from", required=True, metavar="URL", dest="source",
+                      help="s3://, gs://, az:// or file:///, as of omq ship")
+    made.add_argument("--bodies", action="store_true",
+                      help="the bodies of messages, too (.omb); omq-spark needs none")
+    made.set_defaults(run=partial(_archive, progress=progress))
+
+
+def _archive(options: argparse.Namespace, progress: Callable[[], Told]) -> int:
+    folder: Path = options.folder.absolute()
+    if durable.status(folder) is None:
+        raise BadRequest(reason=f"there is no directory {folder}")
+    held = spool.lock(folder / "lock", NAME)
+    try:
+        made = Archiving(place(options.source), folder, progress(), level=Settings().archive_level,
+                         bodies=options.bodies).run()
+    finally:
+        held.close()
+    last = f", up to journal file {made.number}" if made.files else ""
+    print(f"{counted(made.files, 'archive file')} made in {folder}{last}: "
+          f"{counted(made.frames, 'frame')}; the journal file that is still written comes later")
+    if made.findings:
+        say(NAME, f"{made.findings} damaged parts in them, as they were in the journal")
+    for number in made.gaps:
+        say(NAME, f"{archive_name(number)} is not made: a part of journal file {number} was not "
+            "shipped")
+    return Exit.DATA if made.gaps else Exit.OK
 
 
 def settings_of(paths: SpoolPaths) -> Settings:

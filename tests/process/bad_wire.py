@@ -3,18 +3,24 @@ and the command. Run as a program."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 HEAD = 64
 
 
 def main() -> int:
-    how, at = sys.argv[1].split(":")
+    how, at = sys.argv[1].split(":", 1)
+    counts = Path(at) if how == "count" else None  # the bytes that pass, by kind of piece
+    if counts is not None:
+        at = "-1"
     child = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)
     assert child.stdout is not None
     kept = b""
-    number = 0
+    number, passed = 0, Counter[int]()
     while head := child.stdout.read(HEAD):
         length = int.from_bytes(head[28:32], "little")
         piece = head + child.stdout.read(length)
@@ -34,6 +40,9 @@ def main() -> int:
         for each in out:
             sys.stdout.buffer.write(each)
             sys.stdout.buffer.flush()
+            passed[head[10]] += len(each)
+        if counts is not None:
+            counts.write_text(json.dumps(passed))
         if how == "end" and number == int(at):
             break
         number += 1

@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 from base64 import b64decode, b64encode
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,13 @@ CALL_S = 2
 
 
 class Cluster:
-    """See the module. `host`: where they are reached."""
+    """See the module. `host`: where they are reached; `tls`: a folder with own.pem (certificate and
+    key of members and of whoever asks) and ca.pem: clients and members show a certificate."""
 
-    def __init__(self, folder: Path, members: int = 3, host: str = "127.0.0.1") -> None:
-        self.folder, self.host = folder, host
+    def __init__(self, folder: Path, members: int = 3, host: str = "127.0.0.1",
+                 tls: Path | None = None) -> None:
+        self.folder, self.host, self.tls = folder, host, tls
+        self.scheme = "https" if tls else "http"
         folder.mkdir()
         ports = _free_ports(2 * members)
         self.clients, self._peers = ports[:members], ports[members:]
@@ -35,14 +39,14 @@ class Cluster:
     @property
     def urls(self) -> str:
         """As `standby_lease` has it."""
-        return ", ".join(f"http://{self.host}:{port}" for port in self.clients)
+        return ", ".join(f"{self.scheme}://{self.host}:{port}" for port in self.clients)
 
     def start(self, *which: int) -> None:
         """Those; all of them, if none is named, and until they have a leader."""
         for i in which or range(len(self.clients)):
-            peer = f"http://{self.host}:{self._peers[i]}"
-            here = f"http://{self.host}:{self.clients[i]}"
-            all_of = ",".join(f"m{n}=http://{self.host}:{port}"
+            peer = f"{self.scheme}://{self.host}:{self._peers[i]}"
+            here = f"{self.scheme}://{self.host}:{self.clients[i]}"
+            all_of = ",".join(f"m{n}={self.scheme}://{self.host}:{port}"
                               for n, port in enumerate(self._peers))
             with open(self.folder / f"m{i}.log", "ab") as log:
                 self.processes[i] = subprocess.Popen(
@@ -51,10 +55,18 @@ class Cluster:
                      "--initial-advertise-peer-urls", peer, "--listen-client-urls", here,
                      "--advertise-client-urls", here, "--initial-cluster", all_of,
                      "--initial-cluster-state", self._made, "--heartbeat-interval", "100",
-                     "--election-timeout", "1000"], stdout=log, stderr=log,
+                     "--election-timeout", "1000", *self._certificates()], stdout=log, stderr=log,
                     stdin=subprocess.DEVNULL)
         if not which:
             until(self.serves, self.said)
+
+    def _certificates(self) -> list[str]:
+        if self.tls is None:
+            return []
+        own, ca = self.tls / "own.pem", self.tls / "ca.pem"
+        return [word for side in ("", "peer-") for word in (
+            f"--{side}cert-file={own}", f"--{side}key-file={own}", f"--{side}client-cert-auth",
+            f"--{side}trusted-ca-file={ca}")]
 
     def kill(self, *which: int) -> None:
         for i in which or range(len(self.clients)):
@@ -80,13 +92,20 @@ class Cluster:
         return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("m*.log"))
 
     def post(self, i: int, path: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
-        line = HTTPConnection(self.host, self.clients[i], timeout=CALL_S)
+        line = self._line(i)
         try:
             line.request("POST", path, json.dumps(body), {"Authorization": token} if token else {})
             found: dict[str, Any] = json.loads(line.getresponse().read())
             return found
         finally:
             line.close()
+
+    def _line(self, i: int) -> HTTPConnection:
+        if self.tls is None:
+            return HTTPConnection(self.host, self.clients[i], timeout=CALL_S)
+        context = ssl.create_default_context(cafile=str(self.tls / "ca.pem"))
+        context.load_cert_chain(str(self.tls / "own.pem"))
+        return HTTPSConnection(self.host, self.clients[i], timeout=CALL_S, context=context)
 
     def serves(self) -> bool:
         """Has it a leader, and does each member that runs answer?"""

@@ -3,6 +3,7 @@ set, at most one member acknowledges at any instant, and what it acknowledged is
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
-from omq.base import events
+from omq.base import clock, events
 from omq.base.errors import Exit
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
+from omq.services.standby.etcd import CallFailed, Etcd
 from omq.storage.instance_file import Role
+from omq.storage.segment import read_ids
 from tests import needs
+from tests.process.etcd_cluster import Cluster
 from tests.process.lease_world import A, B, Lease, lease_world
 from tests.process.processes import WAIT_S
 from tests.waiting import until
@@ -29,6 +36,40 @@ GO_ON: dict[str, Any] = {"standby_lost": "go_on", "standby_lost_s": 5}
 def members(tmp_path: Path) -> Iterator[Lease]:
     with lease_world(tmp_path) as made:
         yield made
+
+
+def test_a_real_etcd_over_tls_wants_our_certificate_and_we_want_its(tmp_path: Path) -> None:
+    """Three members, which show each other certificates, too; one is killed."""
+    ca, stranger = trustme.CA(), trustme.CA()
+    tls = tmp_path / "tls"
+    tls.mkdir()
+    own, other = ca.issue_cert("127.0.0.1"), stranger.issue_cert("127.0.0.1")
+    for name, found in (("own", own), ("other", other)):
+        (tls / f"{name}.pem").write_bytes(
+            found.private_key_pem.bytes() + found.cert_chain_pems[0].bytes())
+    ca.cert_pem.write_to_path(tls / "ca.pem")
+    stranger.cert_pem.write_to_path(tls / "strange.pem")
+    cluster = Cluster(tmp_path / "etcd", tls=tls)
+
+    def asked(**more: str) -> dict[str, Any]:
+        files = {"standby_lease_ca_file": str(tls / "ca.pem"),
+                 "standby_lease_certificate": str(tls / "own.pem")} | more
+        return Etcd(Settings(standby_lease=cluster.urls, **files), tmp_path, WAIT_S).call(
+            "/v3/kv/range", {"key": "b21x"})
+
+    try:
+        cluster.start()
+        assert "header" in asked()
+        with pytest.raises(CallFailed, match="certificate verify failed"):
+            asked(standby_lease_ca_file=str(tls / "strange.pem"))
+        for wrong in ("", str(tls / "other.pem")):
+            with pytest.raises(CallFailed):
+                asked(standby_lease_certificate=wrong)
+        cluster.kill(0)
+        until(cluster.serves, cluster.said)
+        assert "header" in asked(), "the others answer"
+    finally:
+        cluster.end()
 
 
 def test_the_standby_of_a_primary_that_is_killed_serves(members: Lease) -> None:
@@ -59,6 +100,40 @@ def test_a_primary_that_is_stopped_for_longer_than_its_lease_acknowledges_nothin
     members.signal(A, signal.SIGCONT)
     until(lambda: members.role(A) is not Role.PRIMARY, members.told)
     new.more(20)
+    members.judge()
+
+
+def test_a_manager_that_stands_still_under_a_healthy_keeper_loses_the_lease(members: Lease
+                                                                            ) -> None:
+    """As one whose disk does not answer; what it says when it goes on is not believed."""
+    members.begin(**GO_ON, standby_hung_s=5)
+    old = members.puts(A)
+    old.more()
+    ids = read_ids(SpoolPaths(members.roots[A]))
+    assert ids is not None
+    os.kill(ids.pid, signal.SIGSTOP)
+    members.serves(B, 1)
+    new = members.puts(B)
+    new.more()
+    assert members.events(A, events.LEASE_MANAGER_HUNG.number)
+    until(lambda: members.role(A) is not Role.PRIMARY, members.told)
+    until(lambda: clock.process_state(ids.pid) in ("", "Z", "X"), members.told)
+    new.more()
+    members.judge()
+
+
+def test_a_manager_that_stands_still_with_nobody_else_is_started_anew(members: Lease) -> None:
+    """The standby is not there; the same member has the lease again."""
+    members.begin(**GO_ON, standby_hung_s=5)
+    members.kill(B)
+    old = members.puts(A)
+    old.more()
+    ids = read_ids(SpoolPaths(members.roots[A]))
+    assert ids is not None
+    os.kill(ids.pid, signal.SIGSTOP)
+    until(lambda: clock.process_state(ids.pid) in ("", "Z", "X"), members.told)
+    old.more()
+    members.serves(A, 0)
     members.judge()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,8 +21,10 @@ import pytest
 
 import omq
 from omq.base.errors import Exit
+from omq.cli.watch.metrics import text
 from omq.format.index import Counter
 from omq.format.shipped import decode_start
+from omq.services.daemon.options import Location
 from omq.services.pool.live_index import LiveIndex
 from omq.services.ship.places import Place, place
 from omq.storage.instance_file import LEAP
@@ -311,14 +314,24 @@ def test_a_place_that_is_away_is_asked_again(made: Callable[..., Ship], tmp_path
     folder.write_text("no directory")
     put(ship, b"one")
     until(lambda: bool(ship.status()["error"]), ship.log.read_text)
-    until(lambda: ship.status()["waits_s"] > 0, ship.log.read_text)
+    until(lambda: ship.status()["waits_s"] > 0 and ship.status()["waits_bytes"] > 0,
+          ship.log.read_text)
     assert ship.status()["problem"]
     watched = ship.tool(*ship.at("omq", "health"))
     assert watched.returncode == Exit.NO and "not shipped as it should be" in watched.stdout
+    assert "has been away for" in watched.stdout and "the last object there is journal/" in (
+        watched.stdout), watched.stdout
+    location = Location(None, ship.instance.paths, ship.instance.conf)
+    found = text(location)
+    assert 'omq_ship_trouble{omq_instance="default"} 1.0' in found
+    assert re.search(r"omq_ship_lag_bytes\S+ [1-9]", found) and re.search(
+        r"omq_ship_away_seconds\S+ (?!0\.0)", found), found
     folder.unlink()
     (tmp_path / "away").rename(folder)
     ship.shipped()
     assert ship.status()["problem"] == ""
+    until(lambda: ship.status()["waits_bytes"] == 0, lambda: str(ship.status()))
+    assert 'omq_ship_trouble{omq_instance="default"} 0.0' in text(location)
 
 
 def test_a_directory_that_is_not_mounted_is_not_made(made: Callable[..., Ship], tmp_path: Path

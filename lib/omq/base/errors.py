@@ -1105,6 +1105,13 @@ place; 'omq ship run --anew' starts over there"""
     exit_code = Exit.CONFIG
 
 
+class OtherHistory(OmqError):
+    """{file} is not of the history at {url}: use an empty directory"""
+
+    status = 306
+    exit_code = Exit.DATA
+
+
 class NothingToRestore(OmqError):
     """{url} has nothing to restore a spool from: {reason}"""
 

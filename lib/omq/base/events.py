@@ -193,7 +193,7 @@ REPORT_TEMPLATE_WRONG = _event(
     1522, "A template of a report is wrong; the built-in one is used")
 DROP_AWAY = _event(1518, "No queue manager; mail waits in the maildrop")
 
-# 1530: the lease of a primary
+# 1530-1540: the lease of a primary
 LEASE_WON = _event(1530, "This member has the lease and is the primary")
 LEASE_LOST = _event(1531, "This member has lost the lease; nothing is acknowledged")
 LEASE_SILENT = _event(1532, "etcd does not answer, or refuses; the lease cannot be looked at")
@@ -202,6 +202,8 @@ LEASE_CHILD_ENDED = _event(1534, "What this member had started has ended")
 IN_SYNC_CHANGED = _event(1535, "Which standbys are in sync has changed in etcd")
 LEASE_KEEPER_STARTED = _event(1536, "The keeper of the lease has started")
 LEASE_KEEPER_STOPPED = _event(1537, "The keeper of the lease has stopped")
+LEASE_MANAGER_HUNG = _event(
+    1540, "The queue manager stands still; its lease is not renewed, and another may be promoted")
 
 # 1585-1599: AMQP
 AMQP_STARTED = _event(1585, "AMQP Server Started Up")

@@ -43,6 +43,9 @@ class StandbySettings(WatchSettings):
     standby_lease_s: int = number("standby", 10, 2, 300,
         "so long a primary that cannot reach etcd goes on; then it acknowledges nothing, and "
         "another member may be promoted")
+    standby_hung_s: int = number("standby", 20, 5, 3600,
+        "with a lease: when the queue manager has stood still for so long, the lease is left to "
+        "run out, and another member may be promoted")
     standby_lease_prefix: str = text("standby", "omq", r"[A-Za-z0-9/_.-]{1,100}",
         "a prefix of keys",
         "keys in etcd are PREFIX/UUID/...")

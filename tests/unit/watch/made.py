@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from omq.base.services_conf import load_services
 from omq.cli.look.gateways import Gateway
@@ -13,6 +14,7 @@ from omq.core.index.rows import QueueRow
 from omq.core.look.space import Space
 from omq.format.durations import BINS
 from omq.format.index import Counter
+from omq.services.ship.shown import ShipState
 from omq.storage.disk_usage import Filled
 
 NOW_NS = 1_700_000_000 * 10**9
@@ -34,6 +36,12 @@ def histogram(*places: int) -> Histogram:
     return Histogram(tuple(places.count(place) for place in range(BINS)), 10**6 * len(places))
 
 
+SHIPS: Final = {
+    "url": "s3://b/c", "term": 0, "pid": 7, "shipped_lsn": 4, "durable_lsn": 9, "waits_s": 90.0,
+    "waits_bytes": 1 << 20, "last_object": "journal/000000/000000000003", "away_s": 30.0,
+    "objects": 5, "bytes": 6, "base_lsn": 2, "base_time_ns": NOW_NS, "needs_base": "",
+    "error": "", "time_ns": NOW_NS}
+"""What `omq ship` says of itself when it is late."""
 SPENT = Spent(histogram(0, 14, 14, 31), histogram(0))
 
 
@@ -53,7 +61,7 @@ def everything() -> Facts:
         journal=Journal(histogram(3, 4), histogram(0, 2)), busy=frozenset((11, 99)),
         filled=Filled({"journal": 1 << 20, "msgpool": 4096, "store": 0, "volatile": 0}),
         space=replace(found.space, inodes=1000, inodes_free=900),
-        archive_lag_s=60.0, disk_bytes=10**10)
+        archive_lag_s=60.0, disk_bytes=10**10, shipping=ShipState(SHIPS, 60, NOW_NS))
 
 
 def facts(*queues: QueueFacts, state: str = "live", free: int | None = 10**9,

@@ -16,6 +16,7 @@ from omq.base import clock, events
 from omq.base.clock import NS_PER_S
 from omq.base.errors import ConfigError, Exit
 from omq.base.event_log import EventLog
+from omq.base.paths import SpoolPaths
 from omq.base.settings import DEFAULTS
 from omq.cli.look.alarm_lines import alarm_lines
 from omq.cli.watch import alarm_file, health, reasons
@@ -26,12 +27,14 @@ from omq.cli.watch.alarms import step
 from omq.cli.watch.conditions import Condition, Key, Owed
 from omq.cli.watch.measures import OF_INSTANCE, OF_QUEUE
 from omq.services.daemon.options import Location
+from omq.services.ship import shown
+from omq.services.ship.shown import ShipState
 from omq.services.standby import lease_file
 from omq.services.standby.lag import Protected, StandbyState
 from omq.services.standby.lease_file import LeaseState
 from omq.storage import spool
 from tests.tidy.tree import ROOT
-from tests.unit.watch.made import NOW_NS, facts, queue
+from tests.unit.watch.made import NOW_NS, SHIPS, facts, queue
 
 LEASE = LeaseState(lease_file.HELD, "a", 0, "a", 0, "", 1, 1, ["b"], "", 0)
 DEEP = Alarm("deep", "messages", "*", 100, 50, hold_s=10)
@@ -90,20 +93,23 @@ def test_every_measure_grows_with_trouble() -> None:
     bad = replace(bad, disk_bytes=100, space=replace(bad.space, inodes=50, inodes_free=1),
                   standbys=(away, replace(away, member="c", lag_s=None),
                             replace(away, member="d", following=True, lag_s=1.0)),
-                  protection=Protected("alone", 1, ()), lease=LEASE)
+                  protection=Protected("alone", 1, ()), lease=LEASE,
+                  shipping=ShipState(SHIPS, 60, NOW_NS))
     found = {name: measure(bad) for name, measure in OF_INSTANCE.items()}
     assert found == {
         "manager_down": 1, "configuration_wrong": 1, "services_down": None, "restarts": 0,
         "poison": 1, "index_percent": 90, "room_refused": 1, "disk_used_percent": 100,
         "inodes_used_percent": 98,
         "checkpoint_lag": 5, "in_doubt": 2, "archive_pending": 3, "quarantined": 1,
-        "standbys_away": 2, "standby_lag_s": 7.0, "unprotected": 1, "lease_trouble": 1}
+        "standbys_away": 2, "standby_lag_s": 7.0, "unprotected": 1, "lease_trouble": 1,
+        "ship_lag_s": 90.0, "ship_trouble": 1}
     assert OF_INSTANCE["unprotected"](replace(bad, protection=None)) is None, "none is waited for"
     for state, wanted in (("synced", 0), ("leased", 0), ("waiting", 1), ("fenced", 1)):
         told = replace(bad, protection=Protected(state, 1, ()))
         assert OF_INSTANCE["unprotected"](told) == wanted, state
     assert OF_INSTANCE["lease_trouble"](replace(bad, lease=None)) is None, "people decide"
     assert OF_INSTANCE["standby_lag_s"](replace(bad, standbys=())) is None, "there is none"
+    assert OF_INSTANCE["ship_trouble"](replace(bad, shipping=None)) is None, "it is not to ship"
     none = replace(bad, space=replace(bad.space, inodes=0))
     assert OF_INSTANCE["inodes_used_percent"](none) is None, "a file system that has no table"
     of = {name: measure(bad.queues[0], bad.time_ns) for name, measure in OF_QUEUE.items()}
@@ -124,6 +130,39 @@ def test_what_keeps_a_member_from_a_failover() -> None:
         found = replace(well, state=state, error="why")
         assert found.trouble == "why" and found.left_s() == 0
     assert replace(well, state=lease_file.WAITING).trouble == ""
+
+
+def test_what_is_wrong_with_what_ships(tmp_path: Path) -> None:
+    """As `omq ship status`, `omq health`, the alarm and the console say it."""
+    def at(seconds: float = 0, **changes: object) -> ShipState:
+        return ShipState(SHIPS | changes, 60, NOW_NS + int(seconds * NS_PER_S))
+
+    assert at(waits_s=59.0).trouble == "" and at(waits_s=None).trouble == ""
+    assert at().trouble == ("something has waited for 90 s to be shipped, 1.0 MiB of the journal "
+                            "are not there; the last object there is journal/000000/000000000003")
+    assert at(error="s3: no").trouble.startswith("s3: no; it has been away for 30 s, 1.0 MiB of")
+    assert at(error="s3: no", away_s=None, waits_bytes=None, last_object="").trouble == "s3: no"
+    silent = at(61, waits_s=0.0)
+    assert "has said nothing since" in silent.trouble and silent.waits_s == 61.0
+    assert at(30, waits_s=0.0).waits_s == 0.0 and at(30, waits_s=5.0).waits_s == 35.0
+    assert "has said nothing" in at(-90).trouble, "a clock that was set back"
+    assert at(-2, waits_s=0.0).trouble == ""
+    paths = SpoolPaths(tmp_path)
+    (tmp_path / "run").mkdir()
+    for bad in (b"", b"[]", b"{", b"7", b'{"time_ns": 1}', b"[" * 9000, b"\xff",
+                json.dumps(SHIPS | {"time_ns": 10**30}).encode(),
+                json.dumps(SHIPS | {"waits_s": float("nan")}).encode(),
+                json.dumps(SHIPS | {"waits_bytes": "many"}).encode()):
+        paths.ship.write_bytes(bad)
+        found = shown.load(paths, DEFAULTS)
+        assert found.trouble.startswith("nothing ships") and found.waits_s is None, bad
+    older = {key: value for key, value in SHIPS.items()
+             if key not in ("waits_bytes", "last_object", "away_s")}
+    paths.ship.write_text(json.dumps(older | {"time_ns": clock.wall_ns(), "waits_s": 0.0}))
+    assert shown.load(paths, DEFAULTS).trouble == ""
+    assert shown.watched(paths, tmp_path) is None, "no ship_to"
+    (tmp_path / "omq.conf").write_text("[ship]\nship_to = file:///tmp\n")
+    assert shown.watched(paths, tmp_path) is not None
 
 
 def test_the_shipped_file_explains_every_key_and_measure() -> None:

@@ -67,6 +67,8 @@ WANTED = {
     "disk free": "disk_free_bytes", "disk": "disk_bytes", "clients": "clients",
     "refusals": "requests_refused_total", "channels": "channel_processes", "peers": "channel_peers",
     "peers down": "peers_down", "sessions": "service_sessions", "in doubt": "units_in_doubt",
+    "not shipped": "ship_trouble", "not shipped for": "ship_lag_seconds",
+    "not shipped, bytes": "ship_lag_bytes", "store away": "ship_away_seconds",
     "instance": "up"}
 """What an operator asks of an instance, and the metric that answers."""
 

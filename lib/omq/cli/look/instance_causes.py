@@ -19,6 +19,7 @@ from omq.cli.look.service_status import Status, Word, should_run
 from omq.core.look.look import Look, Origin
 from omq.core.look.space import UNKNOWN
 from omq.services.daemon.options import Location
+from omq.services.ship import shown
 
 MANAGER: Final = frozenset(("no_manager", "manager_stopped", "hung"))
 """Codes of causes by which nothing moves at all."""
@@ -41,6 +42,7 @@ def of_instance(location: Location, seen: Look | None, services: Sequence[Status
                     f"{'is' if count == 1 else 'are'} in doubt: prepared, and nobody has said how "
                     f"{'it ends' if count == 1 else 'they end'}",
                     ("omq units lists them; --commit UNIT or --backout UNIT",))
+    yield from _of_shipping(location)
     yield from _of_services(_queues(location, seen), services, gateways)
 
 
@@ -56,6 +58,13 @@ def _configuration(wrong: str) -> Iterator[Cause]:
         yield Cause("configuration", f"the configuration cannot be read: {wrong}",
                     ("omq conf names file and line; a daemon goes on with what it has read, and "
                      "the next start refuses it",), Severity.CRITICAL)
+
+
+def _of_shipping(location: Location) -> Iterator[Cause]:
+    state = shown.watched(location.paths, location.conf_dir)
+    if state is not None and state.trouble:
+        yield Cause("not_shipped", f"the journal is not shipped as it should be: "
+                    f"{escape(state.trouble)}", ("omq ship status shows how far it is",))
 
 
 def _of_services(queues: frozenset[str], services: Sequence[Status],

@@ -17,26 +17,21 @@ Errors: BadRequest, and those of services.ship.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from omq.base import clock, side_files
-from omq.base.amounts import duration
-from omq.base.clock import NS_PER_S, iso_time
+from omq.base.amounts import duration, size
+from omq.base.clock import iso_time
 from omq.base.config import load_settings
 from omq.base.errors import BadRequest, Exit
-from omq.base.paths import SpoolPaths
-from omq.base.settings import Settings
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.services.daemon.signals import Signals
+from omq.services.ship import shown
+from omq.services.ship.shown import ShipState
 from omq.storage import spool
 
 NAME: Final = "omq ship"
-_BYTES_MAX: Final = 65536
-_SILENT_S: Final = 60
-"""A runner says something each second."""
 
 
 def main(argv: list[str]) -> int:
@@ -68,54 +63,32 @@ def _run(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     location = existing(options)
-    found = published(location.paths)
-    late = problem(found, load_settings(location.conf_dir))
+    state = shown.load(location.paths, load_settings(location.conf_dir))
+    late = state.trouble
     if options.json:
-        print_json(found | {"problem": late})
+        print_json(state.found | {"problem": late})
     else:
-        for line in lines(found):
+        for line in lines(state):
             sys.stdout.write(line + "\n")
         if late:
             sys.stdout.write(f"-> {late}\n")
     return Exit.NO if late else Exit.OK
 
 
-def published(paths: SpoolPaths) -> dict[str, Any]:
-    """What `omq ship run` says of itself; empty: nothing."""
-    try:
-        found = json.loads(side_files.read(paths.ship, _BYTES_MAX) or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def problem(found: dict[str, Any], settings: Settings) -> str:
-    """What is wrong with it, in a line; empty: nothing."""
-    if not found:
-        return "nothing ships: 'omq ship run', or start omq-ship.service"
-    age_s = (clock.wall_ns() - int(found["time_ns"])) / NS_PER_S
-    if not 0 <= age_s < _SILENT_S:
-        return f"what ships has said nothing since {iso_time(int(found['time_ns']))}"
-    if found["error"]:
-        return str(found["error"])
-    waits = found["waits_s"]
-    if waits is not None and waits > settings.ship_late_s:
-        return f"something has waited for {duration(waits)} to be shipped"
-    return ""
-
-
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(state: ShipState) -> list[str]:
     """For people."""
+    found, waits, lacks = state.found, state.waits_s, state.waits_bytes
     if not found:
         return []
-    waits, known = found["waits_s"], found["durable_lsn"]
+    known = found["durable_lsn"]
     base = (f"LSN {found['base_lsn']}, {iso_time(found['base_time_ns'])}" if found["base_time_ns"]
             else "none yet")
     return [f"{'to':<16}{found['url']}", f"{'shipped':<16}LSN {found['shipped_lsn']} of "
             f"{'what nobody says' if known is None else known}", f"{'lost by now':<16}"
             + ("not known: no queue manager has run since this began" if waits is None else
-               f"what came in the last {duration(waits)}" if waits else "nothing"),
-            f"{'base':<16}{base}"]
+               f"what came in the last {duration(waits)}" + (f", {size(lacks)}" if lacks else "")
+               if waits else "nothing"),
+            f"{'last object':<16}{found['last_object'] or 'none'}", f"{'base':<16}{base}"]
 
 
 def _parser() -> argparse.ArgumentParser:

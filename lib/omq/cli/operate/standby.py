@@ -2,7 +2,8 @@
 
     on the standby's host:
     omq standby init --member b -- tls://east.example.org        an empty spool becomes a standby
-    omq standby init --member b -- ssh east omq standby send     the same, reached by a command
+    omq standby init --member b -- ssh east omq standby send     the same, reached by a command;
+                                a copy that was cut goes on
     omq standby follow                                           it follows, until a signal
     omq standby status                                           how far it is behind
     omq standby pause|resume                                     its pool stays as it is; goes on
@@ -27,8 +28,8 @@ of it, and so may a standby.
 `promote` first asks the primary, by the command that `init` was given, and refuses while it
 answers. A primary that nobody can reach may still run: see to it that it does not.
 
-In the middle of a crash: `init` leaves a directory without instance.json, which is no spool;
-`promote` is done again, or is done (core.standby.promotion).
+In the middle of a crash: `init` leaves a directory without instance.json, which is no spool, and
+the next `init` goes on; `promote` is done again, or is done (core.standby.promotion).
 
 Errors: those of services.standby; NotPrimary, SpoolLocked, PrimaryAnswers, BadRequest.
 """
@@ -49,6 +50,7 @@ from omq.base import clock
 from omq.base.config import load_settings
 from omq.base.errors import BadArgument, BadRequest, Exit, PrimaryAnswers
 from omq.base.paths import SpoolPaths
+from omq.base.sizes import RULE, parse_size
 from omq.cli.common import add_json, existing, say, tool_parser
 from omq.cli.operate.command_notes import add_reason
 from omq.services.daemon.options import Location, locate
@@ -117,23 +119,39 @@ def _init(options: argparse.Namespace) -> int:
     if not is_member_name(options.member):
         raise BadArgument(argument="--member", value=options.member,
                           rule="a name of letters, digits, _ . -, 32 at most")
-    if durable.status(paths.root) is not None and _holds_something(paths):
+    goes_on = _is_unfinished(paths)
+    if durable.status(paths.root) is not None and _holds_something(paths) and not goes_on:
         raise BadRequest(reason=f"{paths.root} is not empty, and a standby begins in an empty "
                          "directory")
     primary = shlex.join(options.words)
     told = 0.0
 
-    def tell(copied: int, lsn: int) -> None:
+    def tell(copied: int, kept: int, lsn: int) -> None:
         nonlocal told
         if time.monotonic() >= told:
             told = time.monotonic() + PROGRESS_S
-            say(NAME, f"{copied >> 20} MiB copied, journal up to LSN {lsn}")
+            here = f", {kept >> 20} MiB were here" if goes_on else ""
+            say(NAME, f"{copied >> 20} MiB copied{here}, journal up to LSN {lsn}")
 
     made = make(location, Instance(bytes(16), 0, Role.STANDBY, options.member, primary),
-                load_settings(location.conf_dir), options.words, tell)
+                load_settings(location.conf_dir), options.words, tell, options.rate)
     print(f"{paths.root} is a standby of the instance {made.uuid.hex()}, member {made.member}; "
           "go on with: omq standby follow")
     return Exit.OK
+
+
+def _is_unfinished(paths: SpoolPaths) -> bool:
+    """A copy was cut in it."""
+    from omq.services.standby.base_had import marker
+
+    return durable.status(marker(paths)) is not None and durable.status(paths.uuid) is None
+
+
+def _rate(text: str) -> int:
+    found = parse_size(text)
+    if found is None or found < 1:
+        raise argparse.ArgumentTypeError(f"a second: {RULE}")
+    return found
 
 
 def _holds_something(paths: SpoolPaths) -> bool:
@@ -272,7 +290,7 @@ def _forget(options: argparse.Namespace) -> int:
 
 
 _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
-    "init": (_init, "make an empty directory a standby"),
+    "init": (_init, "make an empty directory a standby, or go on where that was cut"),
     "follow": (_follow, "follow the primary until a signal"),
     "status": (_status, "role and lag of this member, and of a primary its standbys"),
     "pause": (_pause, "on a standby: receive and redo nothing, until resume"),
@@ -308,6 +326,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--member", default="", metavar="NAME",
                         help="with init and rejoin: the name of this standby; with forget: the "
                              "one to forget")
+    parser.add_argument("--rate", type=_rate, default=0, metavar="BYTES",
+                        help="with init: take no more than so many bytes a second, like 20M")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="with send: instead of standby_silence_s")
     parser.add_argument("--from", dest="source", type=Path, metavar="DIR",

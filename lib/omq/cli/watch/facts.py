@@ -30,6 +30,8 @@ from omq.core.look.look import Look, Source, look
 from omq.core.look.space import Space, space
 from omq.format.index import EntryState
 from omq.services.daemon.options import Location
+from omq.services.ship import shown
+from omq.services.ship.shown import ShipState
 from omq.services.standby import lease_file
 from omq.services.standby.lag import Protected, StandbyState, protection, standbys
 from omq.services.standby.lease_file import LeaseState
@@ -90,6 +92,7 @@ class Facts:
     standbys: tuple[StandbyState, ...] = ()
     protection: Protected | None = None  # None: nothing waits for standbys
     lease: LeaseState | None = None  # None: there is none
+    shipping: ShipState | None = None  # None: it is not to be shipped
 
     @property
     def standby_lag_s(self) -> float | None:
@@ -114,6 +117,17 @@ class Facts:
         return None if self.lease is None else float(bool(self.lease.trouble))
 
     @property
+    def ship_lag_s(self) -> float | None:
+        """For so long the oldest waits that no object store has; None: none is to have it, or
+        nobody knows."""
+        return None if self.shipping is None else self.shipping.waits_s
+
+    @property
+    def ship_trouble(self) -> float | None:
+        """1: the journal is not shipped as it should be; None: it is not to be shipped."""
+        return None if self.shipping is None else float(bool(self.shipping.trouble))
+
+    @property
     def alive(self) -> bool:
         """Whether a queue manager works."""
         return self.state == LIVE
@@ -133,6 +147,7 @@ def gather(location: Location) -> Facts:
             _disk_bytes(str(location.paths.journal)))
     members, guard = standbys(location.paths), protection(location.paths)
     lease = lease_file.watched(location.paths, location.conf_dir)
+    shipping = shown.watched(location.paths, location.conf_dir)
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
     try:
         with look(location.paths, Source.SEGMENT) as seen:
@@ -141,13 +156,13 @@ def gather(location: Location) -> Facts:
                          seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
                          seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
-                         parts, lag, causes, members, guard, lease)
+                         parts, lag, causes, members, guard, lease, shipping)
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
                      filled=parts, archive_lag_s=lag,
                      causes=find(location, None, now_ns, services, gates, wrong, str(error)),
-                     standbys=members, protection=guard, lease=lease)
+                     standbys=members, protection=guard, lease=lease, shipping=shipping)
 
 
 def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:

@@ -24,7 +24,6 @@ from omq.base.names import escape
 from omq.cli import role
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.cause import Cause
-from omq.cli.operate import ship
 from omq.cli.watch import alarm_file
 from omq.cli.watch.alarm_conf import Alarm, load_alarms
 from omq.cli.watch.alarm_events import AlarmEvents
@@ -56,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     facts = gather(location)
     found = findings(location, alarms, facts)
     notes = other_causes(alarms, found, facts)
-    shipping = _shipping(location)
+    shipping = facts.shipping.trouble if facts.shipping is not None else ""
     if options.json:
         if shipping:
             print_json({"shipping": shipping})
@@ -66,23 +65,14 @@ def main(argv: list[str] | None = None) -> int:
         for cause in notes:
             print_json(_note(cause, facts))
     elif not options.quiet:
-        if shipping:
-            sys.stdout.write(escape(f"the journal is not shipped as it should be: {shipping}",
-                                    _LINE_MAX) + "\n")
         for line in (*(line for each in found for line in each.lines()),
                      *(line for cause in notes for line in _note_lines(cause))):
             sys.stdout.write(escape(line, _LINE_MAX) + "\n")
         for line in room_lines(alarms, found, facts):
             sys.stdout.write(escape(line, _LINE_MAX) + "\n")
-        if not found and not notes and not shipping:
+        if not found and not notes:
             sys.stdout.write("nothing is wrong\n")
     return Exit.NO if found or shipping else Exit.OK
-
-
-def _shipping(location: Location) -> str:
-    """What is wrong with `omq ship`, if this instance is to be shipped; empty: nothing."""
-    settings = load_settings(location.conf_dir)
-    return ship.problem(ship.published(location.paths), settings) if settings.ship_to else ""
 
 
 def _standby(location: Location, told: str, options: argparse.Namespace) -> int:

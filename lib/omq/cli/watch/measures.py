@@ -75,6 +75,8 @@ OF_INSTANCE: Final[dict[str, OfInstance]] = {
     "standby_lag_s": lambda facts: facts.standby_lag_s,
     "unprotected": lambda facts: facts.unprotected,
     "lease_trouble": lambda facts: facts.lease_trouble,
+    "ship_lag_s": lambda facts: facts.ship_lag_s,
+    "ship_trouble": lambda facts: facts.ship_trouble,
 }
 OF_QUEUE: Final[dict[str, OfQueue]] = {
     "messages": lambda each, _now: float(each.row.messages),

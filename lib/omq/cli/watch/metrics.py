@@ -88,6 +88,7 @@ def families(facts: Facts, instance: str) -> Iterator[Metric]:
     yield from _services(facts, instance)
     yield from _gateways(facts, instance)
     yield from standby_metrics.families(facts, INSTANCE, instance)
+    yield from standby_metrics.shipping(facts, INSTANCE, instance)
 
 
 def _gauge(name: str, text: str, instance: str, value: float | None) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ _CODES: Final[dict[str, tuple[str, ...]]] = {
     "disk_used_percent": ("disk",),
     "inodes_used_percent": ("inodes",),
     "in_doubt": ("units_in_doubt",),
+    "ship_trouble": ("not_shipped",),
 }
 """The causes in the instance that explain a measure."""
 _OF_QUEUE: Final[dict[str, tuple[str, ...]]] = {
@@ -55,6 +56,9 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
                     "omq standby status says which, and whether replies wait or go on alone"),
     "lease_trouble": ("this member could not take part in a failover",
                       "omq standby status says why: lease"),
+    "ship_lag_s": ("what was acknowledged {age} ago is not in the object store",
+                   "omq ship status; look at the place and the line to it"),
+    "ship_trouble": ("the journal is not shipped as it should be", "omq ship status says why"),
     "messages": ("messages: {n}", "omqwhy {queue}"),
     "ready": ("ready messages: {n}", "omqwhy {queue}"),
     "deferred": ("deferred messages: {n}", "omqwhy {queue}"),

@@ -1,11 +1,13 @@
-"""The standbys of a primary as Prometheus metrics: a part of omq.cli.watch.metrics."""
+"""The copies of an instance elsewhere, standbys and an object store, as Prometheus metrics: a part
+of omq.cli.watch.metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from omq.base.clock import NS_PER_S
 from omq.cli.watch.facts import Facts
 from omq.storage.standby_holds import STANDBYS_MAX
 
@@ -45,3 +47,33 @@ def families(facts: Facts, label: str, instance: str) -> Iterator[Metric]:
             seconds.add_metric([instance, each.member], each.lag_s)
     if found:
         yield from (following, frames, lacks, seconds)
+
+
+def shipping(facts: Facts, label: str, instance: str) -> Iterator[Metric]:
+    """Of an instance with `ship_to`; what nobody knows has no series."""
+    state = facts.shipping
+    if state is None:
+        return
+    told = state.found
+    base_ns = told.get("base_time_ns")
+    for name, text, value in (
+            ("trouble", "1: the journal is not shipped as it should be",
+             float(bool(state.trouble))),
+            ("lag_seconds", "For so long the oldest has waited that the object store does not "
+             "have; 0: it has all", state.waits_s),
+            ("lag_bytes", "Bytes of the journal that the object store does not have",
+             state.waits_bytes),
+            ("away_seconds", "For so long the object store has not answered; 0: it does",
+             told.get("away_s")),
+            ("base_timestamp_seconds", "When the newest copy of the pool there was begun",
+             base_ns / NS_PER_S if base_ns else None)):
+        if value is not None:
+            gauge = GaugeMetricFamily(f"omq_ship_{name}", text, labels=[label])
+            gauge.add_metric([instance], value)
+            yield gauge
+    for key, text in (("objects", "Objects that the process that ships has put there"),
+                      ("bytes", "Their bytes")):
+        if key in told:
+            total = CounterMetricFamily(f"omq_ship_{key}", text, labels=[label])
+            total.add_metric([instance], told[key])
+            yield total

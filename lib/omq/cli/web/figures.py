@@ -70,6 +70,14 @@ def _protection(facts: Facts) -> str:
     return NONE if facts.protection is None else facts.protection.state
 
 
+def _shipped(facts: Facts) -> str:
+    state = facts.shipping
+    if state is None or state.waits_s is None:
+        return NONE
+    lacks = state.waits_bytes
+    return age(state.waits_s) + (f", {size(lacks)}" if lacks else "")
+
+
 def _free(moment: Moment) -> str:
     return NONE if moment.facts is None else size(moment.facts.space.free_bytes)
 
@@ -104,6 +112,8 @@ FIGURES: Final = (
            _of(_standby)),
     Figure("protection", "Acknowledged", "is on the disks of standbys (synced), waits for them, or "
            "is on this disk alone", _of(_protection)),
+    Figure("shipped", "Store behind", "what has waited longest that the object store does not "
+           "have, and its bytes", _of(_shipped)),
     Figure("free", "Disk free", "on the file system of the spool", _free, ":free"),
     Figure("filled", "Fills the disk", "the largest part of the spool", _filled),
     Figure("index", "Index used", "of the messages that shared memory has room for", _of(_index)),

@@ -1,15 +1,20 @@
-"""The bases of a place: which there are, which are too old, and the start of an object.
+"""What a place has: its bases and which of them are too old, the start of an object, and an object
+as it should be.
 
 Errors: PlaceDamaged, PlaceUnavailable.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from omq.base.errors import PlaceDamaged
 from omq.format import shipped
 from omq.format.findings import Finding
 from omq.format.shipped import Base, Seal
+from omq.format.standby import Piece
 from omq.services.ship.places import Place
+from omq.services.standby.stream import PieceReader
 
 
 def bases_of(place: Place, term: int | None = None) -> list[Base]:
@@ -38,6 +43,29 @@ def read_start(place: Place, name: str) -> Seal | None:
     if isinstance(found, Finding):
         raise PlaceDamaged(url=place.url, name=name, reason=found.reason)
     return found
+
+
+def read_object(place: Place, name: str, uuid: str, sequence: int, previous: int | None
+                ) -> tuple[Seal, Iterator[Piece]]:
+    """Object `sequence` of a chain, and its pieces. `uuid`: of whom; empty: of anybody. `previous`:
+    the `crc` of the one before, None: any. PlaceDamaged; StreamBroken from the pieces."""
+    data = place.read(name)
+    if data is None:
+        raise PlaceDamaged(url=place.url, name=name, reason="it is not there")
+    found = shipped.decode(data)
+    if isinstance(found, Finding):
+        raise PlaceDamaged(url=place.url, name=name, reason=found.reason)
+    seal, pieces = found
+    if previous and not seal.previous:
+        raise PlaceDamaged(url=place.url, name=name, reason="the journal begins anew there, behind "
+                           "another base: what is between was not shipped")
+    if name.partition("/")[0] != seal.kind.name.lower() or (uuid and seal.uuid.hex() != uuid):
+        raise PlaceDamaged(url=place.url, name=name, reason="it is of another instance, or another "
+                           "kind of object")
+    if seal.sequence != sequence or (previous is not None and seal.previous != previous):
+        raise PlaceDamaged(url=place.url, name=name, reason=f"it is object {seal.sequence}, or "
+                           "follows another one")
+    return seal, PieceReader(name).feed(pieces)
 
 
 def term_of(name: str) -> int:

@@ -30,16 +30,13 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.core.standby.promotion import promote
 from omq.core.standby.replica import Replica
-from omq.format import shipped
-from omq.format.findings import Finding
 from omq.format.journal import BLOCK
 from omq.format.shipped import Base, Seal, base_name, journal_name
 from omq.format.standby import Piece, PieceKind
-from omq.services.ship.bases import bases_of
+from omq.services.ship.bases import bases_of, read_object
 from omq.services.ship.places import Place
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.receiving import Receiving
-from omq.services.standby.stream import PieceReader
 from omq.storage import spool
 from omq.storage.instance_file import Instance, Role
 
@@ -142,24 +139,8 @@ class Restoring:
 
     def _object(self, name: str, sequence: int, previous: int | None
                 ) -> tuple[Seal, Iterator[Piece]]:
-        data = self._place.read(name)
-        if data is None:
-            raise PlaceDamaged(url=self._place.url, name=name, reason="it is not there")
-        found = shipped.decode(data)
-        if isinstance(found, Finding):
-            raise PlaceDamaged(url=self._place.url, name=name, reason=found.reason)
-        seal, pieces = found
-        if previous and not seal.previous:
-            raise PlaceDamaged(url=self._place.url, name=name, reason="the journal begins anew "
-                               "there, behind another base: what is between was not shipped")
-        if name.partition("/")[0] != seal.kind.name.lower() or (
-                self._base_of is not None and seal.uuid.hex() != self._base_of.uuid):
-            raise PlaceDamaged(url=self._place.url, name=name, reason="it is of another instance, "
-                               "or another kind of object")
-        if seal.sequence != sequence or (previous is not None and seal.previous != previous):
-            raise PlaceDamaged(url=self._place.url, name=name, reason=f"it is object "
-                               f"{seal.sequence}, or follows another one")
-        return seal, PieceReader(name).feed(pieces)
+        uuid = "" if self._base_of is None else self._base_of.uuid
+        return read_object(self._place, name, uuid, sequence, previous)
 
     def _journal(self, base: Base, session: Receiving, made: Restored) -> None:
         session.take(Piece(PieceKind.FOLLOW, base.term))

@@ -5,7 +5,8 @@ what is older than `ship_bases_kept` bases goes.
 A place that is away is asked again, after a pause that grows to half a minute; the journal here is
 kept meanwhile (`standby_files_kept`). run/ship.json says how it is, once a second: what is shipped,
 for how long the oldest of what is not has waited (null: no queue manager has said yet how far the
-journal is durable), the last error.
+journal is durable) and its bytes, the last object, since when the place is away, the last error
+(omq.services.ship.shown).
 
 Errors: Superseded, ForeignPlace, PlaceEmpty, PlaceDamaged, DiskError end it; with `once`
 ManagerUnavailable, too.
@@ -24,11 +25,13 @@ from omq.base.clock import NS_PER_S
 from omq.base.errors import ManagerUnavailable, PlaceUnavailable, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.format.index import Counter
 from omq.services.daemon.signals import Signals
 from omq.services.pool.durable_look import DurableLook
 from omq.services.ship.bases import prune
 from omq.services.ship.places import Place
 from omq.services.ship.shipping import Shipping
+from omq.services.standby.lag import Lag
 from omq.storage.instance_file import Instance
 
 PAUSE_S: Final = (0.5, 30.0)  # after an error of the place: the first one, the longest
@@ -49,6 +52,8 @@ class Runner:
         self._begun = False
         self._looked = 0
         self._whole_at = time.monotonic()  # when all that was durable then was shipped
+        self._lag = Lag()  # in bytes
+        self._away_at: float | None = None  # since when the place does not answer
         self._pause_s = PAUSE_S[0]
         self._tell_at = 0.0
         self.error = ""
@@ -85,8 +90,11 @@ class Runner:
             if str(error) != self.error:
                 self._say(str(error))
             self.error, more = str(error), False
+            if isinstance(error, PlaceUnavailable) and self._away_at is None:
+                self._away_at = time.monotonic()
         else:
-            self.error = ""
+            self.error, self._away_at = "", None
+        self._note_lag()
         self._tell()
         return more
 
@@ -96,6 +104,11 @@ class Runner:
         if self.shipping.state.lsn >= self._looked and not self.shipping.needs_base:
             self._whole_at, self._looked = now, durable
         return more
+
+    def _note_lag(self) -> None:
+        index, shipped = self._look.index, self.shipping.state.lsn
+        if index is not None and self._begun and not self.shipping.needs_base:
+            self._lag.note(self._look.lsn, shipped, index.counter(Counter.JOURNAL_BYTES))
 
     def _make_base(self) -> bool:
         """The next step of a base; False: none is being made."""
@@ -119,12 +132,15 @@ class Runner:
 
     def state(self) -> dict[str, Any]:
         """As run/ship.json has it."""
-        found, durable = self.shipping.state, self._look.lsn
+        found, durable, now = self.shipping.state, self._look.lsn, time.monotonic()
         waits = durable > found.lsn or bool(self.shipping.needs_base)
         return {"pid": os.getpid(), "url": self._url, "term": self._term, "shipped_lsn": found.lsn,
                 "durable_lsn": durable if self._look.known else None,
-                "waits_s": round(time.monotonic() - self._whole_at, 1) if waits
+                "waits_s": round(now - self._whole_at, 1) if waits
                 else 0.0 if self._look.known else None,
+                "waits_bytes": None if self.shipping.needs_base else self._lag.bytes,
+                "last_object": found.last_object,
+                "away_s": 0.0 if self._away_at is None else round(now - self._away_at, 1),
                 "objects": found.objects, "bytes": found.bytes, "base_lsn": found.base_lsn,
                 "base_time_ns": found.base_time_ns, "needs_base": self.shipping.needs_base,
                 "error": self.error, "time_ns": clock.wall_ns()}

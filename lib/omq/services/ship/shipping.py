@@ -60,13 +60,14 @@ OBJECT_BYTES: Final = 16 << 20
 @dataclass(slots=True)
 class Shipped:
     """How far it is. `lsn`: shipped; `base_lsn`, `base_time_ns`: of the newest base, both 0: there
-    is none."""
+    is none. `last_object`: the name of the journal's last one there; empty: there is none."""
 
     lsn: int = 0
     objects: int = 0
     bytes: int = 0
     base_lsn: int = 0
     base_time_ns: int = 0
+    last_object: str = ""
 
 
 class Shipping:
@@ -109,6 +110,7 @@ class Shipping:
                              "there is no base of this term yet")
             return
         last = self._last(mine_names[-1])
+        self.state.last_object = mine_names[-1]
         assert last.mark is not None
         self._chain = Chain(term, self._instance.uuid, last.mark, last.sequence + 1, last.crc)
         self.state.lsn = last.mark.lsn
@@ -165,8 +167,9 @@ class Shipping:
         """Put the object that waits; it waits on where that fails."""
         assert self._waits is not None and self._chain is not None
         data, behind = self._waits
-        self._put(journal_name(self._chain.term, self._chain.sequence), data)
-        self._chain, self._waits = behind, None
+        name = journal_name(self._chain.term, self._chain.sequence)
+        self._put(name, data)
+        self._chain, self._waits, self.state.last_object = behind, None, name
         self.state.lsn = behind.mark.lsn
         standby_holds.note(self._paths, MEMBER, behind.mark.number)
 

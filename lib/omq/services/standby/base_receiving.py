@@ -2,10 +2,11 @@
 checkpoint of that pool. Then only it is a standby.
 
 Until `finish` the directory has no instance.json, so nobody takes it for a spool; what was begun
-and not finished is begun anew in an empty directory.
+and not finished goes on (base_had): of what was said to be here pieces come without their bytes.
 
 Invariants: 1. names are those of pool and store files, and nothing else is written; 2. the pool is
-compared with the sums of its checkpoint before instance.json is written, last.
+compared with the sums of its checkpoint before instance.json is written, last; 3. each file is
+synced, also where nothing of it was sent; what is here of an earlier run and was not sent goes.
 
 In the middle of a crash: a directory without instance.json.
 
@@ -25,10 +26,11 @@ from omq.core.judge.presence import pool_findings
 from omq.format.findings import Finding
 from omq.format.journal import Newest, decode_file_header
 from omq.format.standby import Piece, PieceKind, Synced
+from omq.services.standby.base_had import forget_others
 from omq.storage import durable, instance_file, journal_newest, poolctrl
 from omq.storage.container_copy import ContainerCopy
-from omq.storage.containers import REF_BYTES
-from omq.storage.files import File, create_file, create_filled
+from omq.storage.containers import REF_BYTES, path_of
+from omq.storage.files import File, create_file, create_filled, open_file
 from omq.storage.instance_file import Instance
 from omq.storage.journal import file_name
 from omq.storage.mirror_start import adopt
@@ -39,13 +41,15 @@ _NAME: Final = re.compile(r"msgpool/([0-9]{1,2}QP|poolctrl|checkpoint\.dw)|store
 
 class BaseReceiving:
     """See the module. `take` until it is `complete`: all was copied, and the pool is that of `lsn`;
-    `bytes`: taken so far."""
+    `bytes`: taken so far, `kept`: that were here already. `had`: the names that were said to be
+    here."""
 
-    def __init__(self, paths: SpoolPaths) -> None:
+    def __init__(self, paths: SpoolPaths, had: frozenset[str] = frozenset()) -> None:
         self.complete = False
-        self.lsn = self.bytes = 0
+        self.lsn = self.bytes = self.kept = 0
         self.uuid = b""
-        self._paths = paths
+        self._paths, self._had = paths, had
+        self._names = set[str]()  # that are a part of this copy
         self._file: File | None = None
         self._name = ""
         self._offset = 0
@@ -57,13 +61,12 @@ class BaseReceiving:
         if piece.kind is PieceKind.COPY:
             self._copy(piece)
         elif piece.kind is PieceKind.CONTAINER:
-            data = memoryview(piece.payload)
-            self._containers.write(bytes(data[:REF_BYTES]), piece.offset, data[REF_BYTES:],
-                                   piece.lsn)
+            self._container(piece)
         elif piece.kind is PieceKind.FILE:
             self._begin_journal(piece)
         elif piece.kind is PieceKind.COPIED and self.uuid and self._file is None:
             self._containers.sync()
+            forget_others(self._paths, self._names)
             for folder in (self._paths.msgpool, self._paths.store, self._paths.journal):
                 durable.sync_directory(folder)
             self.lsn, self.complete = piece.lsn, True
@@ -72,6 +75,25 @@ class BaseReceiving:
         else:
             raise _broken(f"{piece.kind.name} in the middle of a copy")
 
+    def _container(self, piece: Piece) -> None:
+        data = memoryview(piece.payload)
+        ref = bytes(data[:REF_BYTES])
+        name = ref.decode("ascii", "replace")
+        self._names.add(name)
+        if not piece.durable:
+            self._containers.write(ref, piece.offset, data[REF_BYTES:], piece.lsn)
+            return
+        if name not in self._had or len(data) != REF_BYTES or piece.durable != piece.lsn:
+            raise _broken(f"a container that is here, {name!r}")
+        file = open_file(path_of(self._paths, name), write=True)
+        try:
+            if file.size() != piece.lsn:
+                raise _broken(f"{piece.lsn} bytes that are here, of {name}")
+            file.sync_all()
+        finally:
+            file.close()
+        self.kept += piece.lsn
+
     def _copy(self, piece: Piece) -> None:
         raw = memoryview(piece.payload)
         name = bytes(raw[: piece.number]).decode("ascii", "replace")
@@ -79,14 +101,23 @@ class BaseReceiving:
         if _NAME.fullmatch(name) is None:
             raise _broken(f"a copy of {name[:80]!r}")
         if piece.offset == 0 and self._file is None:
-            self._file = create_file(self._paths.root / name, replace=True)
+            path = self._paths.root / name
+            self._file = (open_file(path, write=True) if name in self._had
+                          else create_file(path, replace=True))
             self._name, self._offset = name, 0
+            self._names.add(name)
         if self._file is None or (name, piece.offset) != (self._name, self._offset) or (
-                self._offset + len(data) > piece.lsn):
+                self._offset + max(len(data), piece.durable) > piece.lsn) or (
+                piece.durable and (len(data) > 0 or name not in self._had)):
             raise _broken(f"{len(data)} bytes at {piece.offset} of {name}")
-        self._file.write([data], piece.offset, new=True)
-        self._offset += len(data)
+        if piece.durable:
+            self.kept += piece.durable
+        else:
+            self._file.write([data], piece.offset, new=True)
+        self._offset += piece.durable or len(data)
         if self._offset == piece.lsn:
+            if self._file.size() != piece.lsn:  # of an earlier run
+                self._file.truncate(piece.lsn)
             self._file.sync_all(new=True)
             self._file.close()
             self._file = None
@@ -95,6 +126,8 @@ class BaseReceiving:
         header = decode_file_header(piece.payload)
         if isinstance(header, Finding) or header.number != piece.number:
             raise _broken("the first file of the journal has no header")
+        for name in durable.list_directory(self._paths.journal):  # it is sent from its beginning
+            durable.unlink(self._paths.journal / name)
         path = self._paths.journal / file_name(header.number)
         file = create_filled(path, header.size)
         file.write([piece.payload], 0)

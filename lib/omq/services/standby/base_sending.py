@@ -11,6 +11,9 @@ message any more, or their end is in the journal.
 Invariant: poolctrl and the manager are the same at the end as at the beginning, or the copy is
 given up.
 
+A directory in which a copy was cut says what it has (base_had); of that a chunk of a file is sent
+without its bytes, `durable` says how many there would be, and so is a whole container.
+
 Errors: StreamBroken: the copy is given up, ask again; SpoolLocked; DiskError.
 """
 
@@ -24,6 +27,7 @@ from typing import Final
 from omq.base.errors import SpoolLocked, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
+from omq.services.standby.base_had import CHUNK_BYTES, Had
 from omq.storage import durable, poolctrl, spool, standby_holds
 from omq.storage.files import File, open_file, read_file
 from omq.storage.instance_file import Instance
@@ -32,15 +36,14 @@ from omq.storage.journal_reader import read_entry
 from omq.storage.pool import DOUBLE_WRITE
 from omq.storage.store import store_numbers
 
-CHUNK_BYTES: Final = 1 << 20
 LOCK_S: Final = 60.0  # a checkpoint takes seconds
 RETRY_S: Final = 0.02
 
 
-def base(paths: SpoolPaths, instance: Instance, member: str, alive: Callable[[], bool]
-         ) -> Generator[Piece, None, None]:
+def base(paths: SpoolPaths, instance: Instance, member: str, alive: Callable[[], bool],
+         had: Had | None = None) -> Generator[Piece, None, None]:
     """The pieces. `alive`: does the manager that ran at the beginning still run?"""
-    term = instance.term
+    term, had = instance.term, had or Had()
     standby_holds.note(paths, member, numbers_in(paths.journal)[0])
     held = _no_checkpoint(paths)
     try:
@@ -48,13 +51,13 @@ def base(paths: SpoolPaths, instance: Instance, member: str, alive: Callable[[],
         if before is None or before.uuid != instance.uuid:
             raise _given_up("there is no checkpoint yet")
         for name in _names(paths):
-            yield from _copy(paths, name, term)
+            yield from _copy(paths, name, term, had)
         after, _ = poolctrl.load(paths)
         if after is None or after.generation != before.generation or not alive():
             raise _given_up("the queue manager was started again meanwhile")
     finally:
         held.close()
-    yield from _containers(paths, term)
+    yield from _containers(paths, term, had)
     first = numbers_in(paths.journal)[0]
     header = read_entry(paths, first, instance.uuid).header
     if header is None:
@@ -82,7 +85,7 @@ def _names(paths: SpoolPaths) -> list[str]:
         f"store/{number:010d}.sto" for number in store_numbers(paths)]
 
 
-def _copy(paths: SpoolPaths, name: str, term: int) -> Iterator[Piece]:
+def _copy(paths: SpoolPaths, name: str, term: int, had: Had) -> Iterator[Piece]:
     try:
         file = open_file(paths.root / name)
     except FileNotFoundError:
@@ -91,25 +94,30 @@ def _copy(paths: SpoolPaths, name: str, term: int) -> Iterator[Piece]:
         size, raw = file.size(), name.encode()
         for at in range(0, max(1, size), CHUNK_BYTES):
             part = file.read(min(CHUNK_BYTES, size - at), at)
-            yield Piece(PieceKind.COPY, term, len(raw), at, size, payload=raw + part)
+            same = len(part) if had.chunk(name, at, part) else 0
+            yield Piece(PieceKind.COPY, term, len(raw), at, size, same,
+                        raw if same else raw + part)
     finally:
         file.close()
 
 
-def _containers(paths: SpoolPaths, term: int) -> Iterator[Piece]:
+def _containers(paths: SpoolPaths, term: int, had: Had) -> Iterator[Piece]:
     for directory in durable.list_directory(paths.data):
         for item in durable.list_directory(paths.data / directory):
             ref = f"~/data/{directory}/{item}".encode()
-            yield from _container(paths.data / directory / item, ref, term)
+            yield from _container(paths.data / directory / item, ref, term, had)
 
 
-def _container(path: Path, ref: bytes, term: int) -> Iterator[Piece]:
+def _container(path: Path, ref: bytes, term: int, had: Had) -> Iterator[Piece]:
     try:
         file = open_file(path)
     except FileNotFoundError:
         return
     try:
         size = file.size()
+        if had.whole(ref.decode(), file):
+            yield Piece(PieceKind.CONTAINER, term, 0, 0, size, size, ref)
+            return
         for at in range(0, max(1, size), CHUNK_BYTES):
             part = file.read(min(CHUNK_BYTES, size - at), at)
             if len(part) != min(CHUNK_BYTES, size - at):

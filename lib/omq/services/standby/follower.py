@@ -40,10 +40,12 @@ from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
+from omq.services.standby import base_had
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
 from omq.services.standby.next_journal_file import Preparing
+from omq.services.standby.pace import Pace
 from omq.services.standby.receiving import Receiving
 from omq.storage import durable, spool
 from omq.storage.instance_file import LEAP, Instance
@@ -69,6 +71,7 @@ class Follower:
         for path in (paths.manager_lock, paths.pool_lock):
             lock = spool.lock(path, "omq standby follow")
             self._held.callback(lock.close)
+        durable.unlink(base_had.marker(paths))  # of a copy that is whole
         self.replica = Replica(paths, instance.uuid, settings)
         self.replica.start()
         self.session = Receiving(paths, instance, self.replica)
@@ -218,23 +221,32 @@ def _silent(line: Line) -> StreamBroken:
 
 
 def make(location: Location, member: Instance, settings: Settings, command: Sequence[str],
-         told: Callable[[int, int], None]) -> Instance:
-    """A new standby in an empty spool directory: see base_receiving. `told`: bytes copied, LSN of
-    the journal so far."""
+         told: Callable[[int, int, int], None], bytes_a_second: int = 0) -> Instance:
+    """A new standby in an empty spool directory, or in one in which a copy was cut: see
+    base_receiving, base_had. `told`: bytes sent, bytes that were here, LSN of the journal so far.
+    `bytes_a_second`: no more than that is taken; 0: as it comes."""
     paths = location.paths
+    goes_on = durable.status(base_had.marker(paths)) is not None
+    durable.make_directory(paths.root, modes.wanted(".", directory=True))
+    held = spool.lock(base_had.marker(paths), "omq standby init")
+    durable.sync_directory(paths.root)
     spool.make_directories(paths)
+    has = base_had.survey(paths) if goes_on else {}
+    pace = Pace(bytes_a_second)
     runs = dial(command, settings, location.conf_dir, SILENCE_S)
-    copy = BaseReceiving(paths)
+    copy = BaseReceiving(paths, frozenset(has.get("files", ())))
     session: Receiving | None = None
     try:
         line = runs.line
-        line.send(Piece(PieceKind.BASE, 0, payload=json.dumps({"member": member.member}).encode()))
+        line.send(Piece(PieceKind.BASE, 0, payload=json.dumps(
+            {"member": member.member} | ({"has": has} if has else {})).encode()))
         heard = time.monotonic()
         while session is None or session.mirror.mark.lsn < copy.lsn:
             if time.monotonic() - heard > SILENCE_S:
                 raise _silent(line)
             for piece in line.receive(LOOK_S):
                 heard = time.monotonic()
+                pace.took(len(piece.payload))
                 if session is not None:
                     answer = session.take(piece)
                     if answer is not None:
@@ -244,14 +256,16 @@ def make(location: Location, member: Instance, settings: Settings, command: Sequ
                 if copy.complete:
                     session = _session(paths, member, copy.uuid, settings)
                     line.send(session.hello())
-            told(copy.bytes, session.mirror.lsn if session is not None else 0)
+            told(copy.bytes, copy.kept, session.mirror.lsn if session is not None else 0)
             if session is not None and session.following:
                 line.send(session.settle())
         made = Instance(copy.uuid, session.instance.term, member.role, member.member,
                         member.primary)
         copy.finish(made)
+        durable.unlink(base_had.marker(paths))
         return made
     finally:
+        held.close()
         copy.close()
         if session is not None:
             session.close()

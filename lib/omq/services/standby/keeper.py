@@ -11,7 +11,9 @@ Invariants: 1. a queue manager is started with the lease alone, and acknowledges
 acknowledgements away and gives none; 2. a promotion begins behind the transaction that won the
 term, and that term is the one it writes; 3. before a primary serves, etcd has it that it serves
 (`began`), and that no standby is in sync with that term; 4. the lease is renewed whatever the
-program does that runs: nothing here waits for it; 5. who sees a later term is no primary any more,
+program does that runs: nothing here waits for it, but not that of a
+queue manager that stands still (manager_turns): it runs out, for a manager that goes on may
+acknowledge up to its end; 5. who sees a later term is no primary any more,
 in its spool, before anything else.
 
 In the middle of a crash: between winning and the promotion's write the lease runs out, and a term
@@ -58,6 +60,7 @@ from omq.services.standby.keeper_child import KeptProgram
 from omq.services.standby.lease import Held, InSync, Lease, Seen, check_term, is_later
 from omq.services.standby.lease_file import LeaseState
 from omq.services.standby.lease_to_manager import LeaseToManager
+from omq.services.standby.manager_turns import ManagerTurns
 from omq.storage import instance_file, spool
 from omq.storage.instance_file import PRIMARY_MAX, UNNAMED, Instance, Role
 
@@ -86,6 +89,8 @@ class Keeper:
         self._lease = Lease(self._etcd, settings.standby_lease_prefix, self._instance,
                             settings.standby_address, settings.standby_lease_s)
         self._word = LeaseToManager(self._paths)
+        self._turns = ManagerTurns(self._paths)
+        self._hung = False  # the manager stands still, and the lease runs out
         self._program = KeptProgram(location.arguments())
         self._held: Held | None = None
         self._seen: Seen | None = None
@@ -145,7 +150,10 @@ class Keeper:
         if ended := self._program.reap():
             self._ended(ended)
         self._instance = self._read()
-        if clock.monotonic_ns() >= self._due:
+        self._watch()
+        if self._hung:
+            self._run_out()
+        elif clock.monotonic_ns() >= self._due:
             self._call(self._look if self._held is None else self._renew)
         if self._signals.stopping or self._fatal is not None:
             self._speak()
@@ -245,6 +253,28 @@ class Keeper:
                 and (seen.term.term, seen.term.member, seen.term.began)
                 == (held.term, self._instance.member, True)
                 and self._instance.term == held.term)
+
+    def _watch(self) -> None:
+        """Does the manager of this primary turn? It is spoken to with each renewal."""
+        still_s = self._turns.still_s() if self._held is not None else 0.0
+        most_s = self._settings.standby_hung_s + self._ttl_ns / 3 / _NS
+        hung = self._program.name == "serve" and still_s > most_s
+        if hung and not self._hung:
+            self._log.event(events.LEASE_MANAGER_HUNG, ERROR, member=self._instance.member,
+                            term=self._instance.term, seconds=round(still_s))
+        elif self._hung and not hung:
+            self._due = 0  # it goes on, and so does the lease
+        self._hung = hung
+
+    def _run_out(self) -> None:
+        """A manager that goes on may acknowledge up to the end of the lease: so it is not given
+        back. Behind it another member may have it first, and the daemons are started anew."""
+        held, now = self._held, clock.monotonic_ns()
+        if held is not None and now >= held.until:
+            self._hung = False
+            self._not_before = now + 2 * self._ttl_ns
+            self._lose("the queue manager stands still")
+            self._program.stop(STOP_S)
 
     def _lose(self, reason: str) -> None:
         held, self._held = self._held, None
@@ -380,6 +410,7 @@ class Keeper:
         self._program.close()
         self._tell(force=True)
         self._word.close()
+        self._turns.close()
         self._log.event(events.LEASE_KEEPER_STOPPED)
         side_files.retry()
         self._lock.close()

@@ -26,6 +26,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.index import Counter
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.durable_look import DurableLook
+from omq.services.standby.base_had import Had
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
@@ -118,8 +119,9 @@ class Primary:
     def _base(self, piece: Piece) -> None:
         """A copy of the pool; then the standby says HELLO."""
         try:
-            member = str(json.loads(bytes(piece.payload))["member"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            said = json.loads(bytes(piece.payload))
+            member, had = str(said["member"]), Had(said.get("has"))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StreamBroken(peer=self._line.peer, reason="it does not say who it is") from error
         if not is_member_name(member) or member == self._instance.member:
             raise StreamBroken(peer=self._line.peer, reason="its name is not one of another member")
@@ -127,7 +129,7 @@ class Primary:
         if index is None or not index.running:
             raise ManagerUnavailable(spool=self._paths.root, reason="a copy for a standby is made "
                                      "of a spool that is served")
-        for each in base(self._paths, self._instance, member, lambda: index.running):
+        for each in base(self._paths, self._instance, member, lambda: index.running, had):
             self._line.send(each)
         self._heard = time.monotonic()
 
