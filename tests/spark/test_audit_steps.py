@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from omqtools.omqspark import audit_kept, audit_steps, audited, ids, intervals, session
+from omqtools.omqspark import audit_kept, audit_steps, audited, ids, intervals, session, views
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import AUDITED, BESIDE, LOCK
@@ -171,6 +171,23 @@ def out(archive_of: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     where = str(tmp_path_factory.mktemp("out") / "tables")
     run(Later(no_session), str(archive_of), where, incremental=False, files_per_batch=2)
     return where
+
+
+def test_who_is_lost_is_looked_for_in_each_interval(out: str, rows_max: Any, tmp_path: Path
+                                                    ) -> None:
+    """A pool that has each third open message, of more than a step has room for."""
+    lake = steps(out)
+    with views.database(out) as database:
+        still = [qpool for (qpool,) in database.sql(
+            "SELECT qpool FROM messages WHERE end_lsn IS NULL AND persistent AND puts > 0 "
+            "ORDER BY qpool").fetchall()]
+    pq.write_table(pa.table({"qpool": pa.array(still[::3], pa.int64())}), tmp_path / "0.parquet")
+    rows_max(5)
+    rows = audit_steps._Rows(lake, cast(Any, lake.engine), lake.known(), audited.Audited(3))
+    found = rows.lost(str(tmp_path), None)
+    gone = [qpool for place, qpool in enumerate(still) if place % 3]
+    assert found.counts == {"lost": len(gone)} and len(gone) > 10
+    assert {each["qpool"] for each in found.findings} == {*gone}
 
 
 class Stopped(Exception):

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.dataset as ds
 import pytest
@@ -20,7 +20,11 @@ from omq.format.wire import Settlement
 from omq.storage import archive as archive_files
 from omq.storage import durable
 from omq.storage.disk import Disk
+from omqtools.omqspark import audit_steps
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.audited import Audited
 from omqtools.omqspark.lake import Lake, all_stays
+from omqtools.omqspark.out import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.model import instance as model_instance
@@ -52,7 +56,7 @@ def work(world: World, queue: int, pick: random.Random, kind: Settlement, wanted
 
 def lived(world: World, pick: random.Random) -> None:
     """Messages on one queue and on two, of each way to be settled; a queue that gets another name;
-    some are taken long before they are settled, across a cut."""
+    some are taken long before they are settled, across a cut, of which one before it."""
     for part in range(4):
         for _ in range(12):
             both = pick.random() < 0.5
@@ -62,7 +66,10 @@ def lived(world: World, pick: random.Random) -> None:
         work(world, pick.choice((A, B)), pick, Settlement.FAIL, 2)
         work(world, pick.choice((A, B)), pick, Settlement.DEFER, 1)
         work(world, pick.choice((A, B)), pick, Settlement.RELEASE, 1)
-        held = world.give(2, A, READERS[0])
+        held = world.give(3, A, READERS[0])
+        if len(held) > 1:  # taken together, and the first of them ended in this file
+            world.begin(1500)
+            world.settle(Settlement.DONE, held.pop(0), reader=READERS[0])
         if part == 2:
             world.engine.books.define_queues([QueueRules(A, "RENAMED", 1000, 1 << 20)])
             world.engine.commit()
@@ -186,3 +193,19 @@ def test_any_split_of_anything(anything: tuple[Path, str], seed: int, tmp_path: 
         run(Later(no_session), str(here), str(out), incremental=True,
             files_per_batch=pick.randrange(1, 20))
     assert told(out) == told(anything[1])
+
+
+def test_an_audit_in_steps_knows_who_was_chosen(anything: tuple[Path, str]) -> None:
+    """Which hand-outs say that they are not in their turn; the verdict is that of one look."""
+    lake = Lake(Later(no_session, 1), anything[1])
+    rows = audit_steps._Rows(lake, cast(Any, lake.engine), lake.known(), Audited(3))
+    chosen = [lsn for batch, files in rows._by_bronze().items()
+              for lsn in rows._chosen(batch, files)["given_lsn"].to_pylist()]
+    wanted = [row["lsn"] for row in ds.dataset(f"{anything[1]}/bronze").to_table().to_pylist()
+              if row["type"] == FrameType.GIVE and row["argument"] == GIVEN_OUT_OF_TURN]
+    assert sorted(chosen) == sorted(wanted) and wanted
+    counts = []
+    for engine in (Later(no_session), Later(no_session, 1)):
+        (Path(anything[1]) / AUDITED).unlink(missing_ok=True)
+        counts.append(audit(Lake(engine, anything[1]), str(anything[0]), pool=None)["counts"])
+    assert counts[0] == counts[1] and not counts[0]["out_of_order"]
