@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import BadRequest, SparkMissing
 
@@ -170,6 +170,28 @@ class Later:
 
 def _under_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def refuse_store(spark: SparkSession, out: str) -> None:
+    """BadRequest where Spark's own readers and writers do not know the object store of `out`: what
+    knows S3 is a jar that pyspark does not bring."""
+    scheme, apart, _ = out.partition("://")
+    if not apart:
+        return
+    from py4j.protocol import Py4JJavaError
+
+    hadoop: Any = spark.sparkContext._jvm.org.apache.hadoop
+    try:
+        hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, spark.sparkContext._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        version = hadoop.util.VersionInfo.getVersion()
+        raise BadRequest(
+            reason=f"this needs Spark, which has no file system for {scheme}:// to keep the tables "
+            f"of {out}: give a directory that all nodes share (the archive may stay in the store), "
+            "or, without a cluster, more --memory; for S3 a jar does it, too: spark-submit "
+            f"--packages org.apache.hadoop:hadoop-aws:{version} --conf "
+            "spark.hadoop.fs.s3.impl=org.apache.hadoop.fs.s3a.S3AFileSystem") from error
 
 
 def end(spark: SparkSession) -> None:

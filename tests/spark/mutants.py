@@ -38,7 +38,16 @@ class Mutant:
     tests: tuple[str, str]
 
 
+BELIEVED: Final = "test_believed.py"
+BUCKETS: Final = "test_buckets.py"
 DISTURBED: Final = "test_disturbed.py"
+ABSENT: Final = "test_absent.py"
+FOLLOW: Final = "test_follow.py"
+HISTORIES: Final = "test_histories.py"
+PRESENCE: Final = "test_presence.py"
+REPORT: Final = "test_report.py"
+STRAYS: Final = "test_strays.py"
+TABLES: Final = "test_tables.py"
 STEPS: Final = "test_audit_steps.py"
 SPLITS: Final = "test_splits.py"
 ENGINES: Final = "test_engines.py"
@@ -84,6 +93,77 @@ MUTANTS: Final = (
     Mutant("a late file does not go back", "manifest.py",
            "            if any(each >= number for each in batch.files):\n                break\n",
            "", (SPLITS, "any_split_of_anything")),
+    # what the report says, and shows
+    Mutant("a busy queue's oldest is not reported", "summary.py",
+           "        if row.age_s > AGE_S:\n", "        if row.age_s > AGE_S and row.waiting > 1:\n",
+           (BELIEVED, "stuck")),
+    Mutant("what came after the audit is accounted for", "summary.py",
+           "    if verdict is None or (verdict", "    if True or verdict is None or (verdict",
+           (BELIEVED, "behind_the_audit")),
+    Mutant("names that look alike share a label", "topmost.py",
+           "        if len(self._alike[cut]) < 2 or queue == OTHER:", "        if True:",
+           (REPORT, "look_alike")),
+    Mutant("a reader of one message is the busiest", "bars.py",
+           '["enough", "share", "messages"]', '["busy_share", "share", "messages"]',
+           (REPORT, "one_message")),
+    Mutant("an hour of which half is archived looks quiet", "hours.py",
+           'first.ceil("h"), last.floor("h")', 'first.floor("h"), last.ceil("h")',
+           (REPORT, "in_part")),
+    Mutant("other queues are left out of the waits", "topmost.py",
+           "        return pd.concat([mine, other.assign(queue=OTHER)], ignore_index=True)",
+           "        return mine", (REPORT, "all_other")),
+    Mutant("the last minute is drawn", "interactive.py",
+           "queues.parts(charts.whole_minutes(minutes))", "queues.parts(minutes)",
+           (REPORT, "last_minute")),
+    # files that are missing, strange or replaced
+    Mutant("a hole in a spool ends what is read", "live.py",
+           "            ends = head.follows_lsn if head else 0  #",
+           "            if before != number:\n                return position\n"
+           "            ends = head.follows_lsn if head else 0  #", (ABSENT, "hole_in_a_spool")),
+    Mutant("who waits for a hole says nothing", "waiting.py",
+           "        if self.said != (first, last):", "        if False:", (ABSENT, "waits")),
+    Mutant("a stray stops the run", "plan.py",
+           "                if not expected:\n", "                if True:\n", (STRAYS, "uuid")),
+    Mutant("a file that was replaced is not told", "job.py",
+           "            if record is not None and not record.is_of(header, item.size):",
+           "            if False:", (STRAYS, "replaced")),
+    # times without a reader
+    Mutant("readers outlive their manager", "presence.py",
+           "    if there and epoch != max(last, default=epoch):", "    if False:",
+           (PRESENCE, "deaths_of_managers")),
+    Mutant("the replay knows no absence", "replay.py",
+           "_back(away[reader], now) if away else now", "now", (PRESENCE, "nobody_is_there")),
+    # omq-spark follow
+    Mutant("a stray file makes a batch each round", "follow.py",
+           "            elif self._passed_over.get(item.number) != item:",
+           "            elif new := True:", (FOLLOW, "told_once")),
+    Mutant("memory is never given back", "follow.py",
+           "self._clock() - self._last >= self.pace.idle_s or", "False or",
+           (FOLLOW, "told_once")),
+    Mutant("history may go before it was read", "follow.py",
+           "min(fresh, default=listed[-1].number + 1)", "listed[-1].number + 1",
+           (FOLLOW, "history_may_go")),
+    # by Spark
+    Mutant("buckets are twice as wide", "buckets.py", "BITS: Final = 6", "BITS: Final = 5",
+           (BUCKETS, "bucket or percentile")),
+    Mutant("a wait holds the delay that the sender wished", "lifecycle.py",
+           'F.greatest("arrived_ns", F.col("until_s") * NS_PER_S, freed)',
+           'F.greatest("arrived_ns", freed)', (BUCKETS, "could_be_taken")),
+    Mutant("in the last minute nobody is old", "gold.py",
+           "basis.end_ns - basis.end_ns % MINUTE_NS + MINUTE_NS",
+           "basis.end_ns - basis.end_ns % MINUTE_NS", (HISTORIES, "oldest_of_each")),
+    Mutant("bytes of a program are not counted", "gold.py",
+           'F.col("size").alias("put_bytes")', 'F.lit(0).alias("put_bytes")',
+           (TABLES, "programs_are")),
+    Mutant("old names are of other columns", "views.py",
+           '", ".join(f"{now} AS {quote}{before}{quote}"', '", ".join(f"NULL AS {quote}{before}'
+           '{quote}"', (TABLES, "old_names")),
+    Mutant("rows pass through the driver", "parquet.py",
+           "    if few:\n        table = frame.toArrow()", "    if True:\n        table = "
+           "frame.toArrow()", ("test_driver.py", "no_rows")),
+    Mutant("Spark empties a store that it does not know", "lake.py",
+           '        if "://" in self.out:\n            refuse_store(self.spark, self.out)\n', "",
+           ("test_not_started.py", "refused")),
     # the audit in steps
     Mutant("the pool is compared with one interval", "audit_steps.py",
            "        return merged(found)\n", "        return merged(found[:1])\n",

@@ -20,7 +20,10 @@ from typing import Any
 import omq
 import omqtools
 import omqtools.omqspark.main
-from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
+from tests import needs
+from tests.spark.told import no_session
 
 END_S = 240
 MASTER = "local-cluster[2,1,1024]"
@@ -63,10 +66,13 @@ def submitted(env: Path, *arguments: str, master: str = MASTER, end_s: float = E
         capture_output=True, text=True, timeout=end_s, check=False)
 
 
+@needs.java
 def test_the_module_runs_under_spark_submit_in_a_packed_environment(
-        spark: Any, made: tuple[Path, dict[str, Any]], lake: Lake, tmp_path: Path) -> None:
+        made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     env, notes = packed(tmp_path)
-    done = submitted(env, "whatif", "--out", lake.out, "--readers", "ROUTER=1")
+    out = str(tmp_path / "tables")
+    run(Later(no_session), str(made[0] / "archive"), out, incremental=False)
+    done = submitted(env, "whatif", "--out", out, "--readers", "ROUTER=1")
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["kind"] for row in rows] == ["real", "replayed", "asked"]
