@@ -78,7 +78,9 @@ CONF: Final = Path(__file__).with_name("conf")
 NO_CONF: Final = CONF / "none"
 """A folder that is not there: Spark puts the folder of its settings among its classes, and the JVM
 keeps no classes where a folder with files in it is among them."""
-LOGGING: Final = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"
+LOG4J: Final = "log4j2.properties"
+SPARKS_OWN: Final = "!/org/apache/spark/log4j2-defaults.properties"
+LOGGING: Final = f"-Dlog4j2.configurationFile={CONF / LOG4J}"
 
 
 def session(extra: dict[str, str] | None = None, *, quick: bool = False,
@@ -105,6 +107,8 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
     from omqtools.omqspark.remembered import remember
 
     SparkContext._ensure_initialized()
+    if under_submit:
+        _quiet(SparkContext._jvm)
     known = SparkConf()
     builder = SparkSession.builder.appName("omq-spark")
     for key, value in settings.items():
@@ -225,6 +229,17 @@ def sized(spark: SparkSession, frames: int) -> bool:
         if not told.contains(key):
             spark.conf.set(key, value)
     return few
+
+
+def _quiet(jvm: Any) -> None:
+    """The logs of a JVM that spark-submit has started, as they are without it; where somebody has
+    set them (a file in SPARK_CONF_DIR, or -Dlog4j2.configurationFile) they stay."""
+    one_that_logs = getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$")
+    one_that_logs.initializeLogIfNecessary(False, True)  # noqa: FBT003  # or the context does it anew
+    log4j = jvm.org.apache.logging.log4j
+    now = log4j.LogManager.getContext(False).getConfiguration()  # noqa: FBT003
+    if str(now.getConfigurationSource().getLocation()).endswith(SPARKS_OWN):
+        log4j.core.config.Configurator.reconfigure(jvm.java.net.URI((CONF / LOG4J).as_uri()))
 
 
 def _environment(settings: dict[str, str], java: str) -> None:

@@ -86,10 +86,10 @@ MUTANTS: Final = (
            (ENGINES, "too_little")),
     Mutant("the work of earlier batches is forgotten", "pipeline.py",
            "    worked = None if before < 0 else", "    worked = None if before < 9999 else",
-           (SPLITS, "any_split_in_any_order")),
+           (SPLITS, "any_split_in_any_order and duckdb")),
     Mutant("what readers had ended before is forgotten", "pipeline.py",
            "    if first is None:\n        return None", "    if first is None or first:\n"
-           "        return None", (SPLITS, "any_split_in_any_order")),
+           "        return None", (SPLITS, "any_split_in_any_order and duckdb")),
     Mutant("a late file does not go back", "manifest.py",
            "            if any(each >= number for each in batch.files):\n                break\n",
            "", (SPLITS, "any_split_of_anything")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,17 +21,16 @@ from omq.format.wire import Settlement
 from omq.storage import archive as archive_files
 from omq.storage import durable
 from omq.storage.disk import Disk
-from omqtools.omqspark import audit_steps
+from omqtools.omqspark import audit_steps, views
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import Audited
-from omqtools.omqspark.lake import Lake, all_stays
+from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.model import instance as model_instance
 from tests.model.test_model import Machine
 from tests.spark.test_histories import EVENTS, REASONS, archived, steps
-from tests.spark.test_late import the_same
 from tests.spark.told import no_session, told
 from tests.unit.engine.world import A, B, World, make_named
 
@@ -99,24 +99,27 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def once(spark: Any, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def once(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = str(tmp_path_factory.mktemp("once") / "tables")
-    run(spark, str(archive), out, incremental=False)
-    return Lake(spark, out)
+    run(Later(no_session), str(archive), out, incremental=False)
+    return out
 
 
-def test_the_archive_has_what_a_split_can_get_wrong(archive: Path, once: Lake) -> None:
+def test_the_archive_has_what_a_split_can_get_wrong(archive: Path, once: str) -> None:
     assert len(list(archive.iterdir())) == 5
-    rows = all_stays(once).where("left_ns IS NOT NULL AND work_ns IS NOT NULL")
-    assert rows.groupBy("qpool").count().where("count > 1").count() > 3, "work on both queues"
-    assert {row[0] for row in rows.select("queue_name").distinct().collect()} == {
-        "A", "B", "RENAMED"}
+    with views.database(once) as database:
+        rows = database.sql("SELECT qpool, queue_name, work_ns FROM stays WHERE left_ns IS NOT "
+                            "NULL AND work_ns IS NOT NULL").fetchall()
+    both = Counter(qpool for qpool, _, _ in rows)
+    assert sum(count > 1 for count in both.values()) > 3, "work on both queues"
+    assert {name for _, name, _ in rows} == {"A", "B", "RENAMED"}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_split_in_any_order(spark: Any, archive: Path, once: Lake, seed: int, tmp_path: Path
-                                ) -> None:
+@pytest.mark.parametrize(("seed", "by"), [(0, "duckdb"), (1, "spark"), (2, "duckdb")])
+def test_any_split_in_any_order(archive: Path, once: str, seed: int, by: str,
+                                request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """0: one after the other; else shuffled, some at a time."""
+    engine = request.getfixturevalue("spark") if by == "spark" else Later(no_session)
     pick, here = random.Random(seed), tmp_path / "archive"
     here.mkdir()
     waiting = sorted(archive.iterdir())
@@ -127,8 +130,8 @@ def test_any_split_in_any_order(spark: Any, archive: Path, once: Lake, seed: int
         for path in waiting[:count]:
             shutil.copy(path, here)
         del waiting[:count]
-        run(spark, str(here), str(tmp_path / "tables"), incremental=True, files_per_batch=2)
-    the_same(Lake(spark, str(tmp_path / "tables")), once)
+        run(engine, str(here), str(tmp_path / "tables"), incremental=True, files_per_batch=2)
+    assert told(tmp_path / "tables") == told(once)
 
 
 FLAGS = (FrameFlag.FAILED, FrameFlag.PREPARED, FrameFlag.TIMELESS, FrameFlag.MEMORY,

@@ -74,6 +74,9 @@ def test_the_module_runs_under_spark_submit_in_a_packed_environment(
     run(Later(no_session), str(made[0] / "archive"), out, incremental=False)
     done = submitted(env, "whatif", "--out", out, "--readers", "ROUTER=1")
     assert done.returncode == 0, done.stderr[-3000:]
+    logged = [line for line in done.stderr.splitlines()
+              if "INFO" in line or "log4j" in line or "Exception" in line]
+    assert not logged, "logs are quiet, as without spark-submit"
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["kind"] for row in rows] == ["real", "replayed", "asked"]
     assert {row["queue"] for row in rows} == {"ROUTER"}
