@@ -35,7 +35,7 @@ from tests.spark.told import no_session, told
 from tests.waiting import until
 
 MESSAGES = int(os.environ.get("OMQ_CLUSTER_MESSAGES", "21000"))
-FILE_FRAMES = max(1_000, MESSAGES // 10)
+FILE_FRAMES = max(1_000, MESSAGES // 20)
 """So there are several tasks: a file counts for a megabyte at least."""
 END_OF_RUN_S = END_S + MESSAGES / 500
 LAST_S = 10.0

@@ -1,5 +1,5 @@
-"""The same module under spark-submit: what a cluster runs, here with two workers of one core and
-1 GiB, each a JVM of its own whose Python comes out of a packed environment.
+"""The same module under spark-submit: what a cluster runs, here with a worker of one core and 1
+GiB, a JVM of its own whose Python comes out of a packed environment (two: test_cluster.py).
 
 The environment is packed as venv-pack does it, but for what other projects wrote, which would be a
 gigabyte: its Python takes that from the environment of the tests, and omq from the archive alone.
@@ -27,6 +27,7 @@ from tests.spark.told import no_session
 
 END_S = 240
 MASTER = "local-cluster[2,1,1024]"
+ONE = "local-cluster[1,1,1024]"
 MADE_HERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET",
              "SPARK_CONF_DIR")
 
@@ -72,7 +73,7 @@ def test_the_module_runs_under_spark_submit_in_a_packed_environment(
     env, notes = packed(tmp_path)
     out = str(tmp_path / "tables")
     run(Later(no_session), str(made[0] / "archive"), out, incremental=False)
-    done = submitted(env, "whatif", "--out", out, "--readers", "ROUTER=1")
+    done = submitted(env, "whatif", "--out", out, "--readers", "ROUTER=1", master=ONE)
     assert done.returncode == 0, done.stderr[-3000:]
     logged = [line for line in done.stderr.splitlines()
               if "INFO" in line or "log4j" in line or "Exception" in line]
