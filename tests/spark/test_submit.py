@@ -25,7 +25,7 @@ from omqtools.omqspark.session import Later
 from tests import needs
 from tests.spark.told import no_session
 
-END_S = 240
+END_S = 600
 MASTER = "local-cluster[2,1,1024]"
 ONE = "local-cluster[1,1,1024]"
 MADE_HERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET",
