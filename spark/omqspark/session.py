@@ -182,9 +182,10 @@ def refuse_store(spark: SparkSession, out: str) -> None:
     scheme, apart, _ = out.partition("://")
     if not apart:
         return
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-    hadoop: Any = spark.sparkContext._jvm.org.apache.hadoop
+    jvm: Any = spark.sparkContext._jvm
+    hadoop = jvm.org.apache.hadoop
     try:
         hadoop.fs.FileSystem.getFileSystemClass(
             scheme, spark.sparkContext._jsc.hadoopConfiguration())
@@ -202,7 +203,7 @@ def end(spark: SparkSession) -> None:
     """Stop the session, behind what nobody waits for any more: of a join whose one half had no rows
     adaptive execution leaves the other half at work, and its tasks would find their blocks gone and
     say so in pages of traces. A JVM that is gone is at its end; what was lost by it was told."""
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JNetworkError
 
     context = spark.sparkContext
     with suppress(Py4JNetworkError, ConnectionError):
