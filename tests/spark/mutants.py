@@ -103,7 +103,7 @@ MUTANTS: Final = (
     Mutant("names that look alike share a label", "topmost.py",
            "        if len(self._alike[cut]) < 2 or queue == OTHER:", "        if True:",
            (REPORT, "look_alike")),
-    Mutant("a reader of one message is the busiest", "bars.py",
+    Mutant("a reader of one message is the busiest", "reader_bars.py",
            '["enough", "share", "messages"]', '["busy_share", "share", "messages"]',
            (REPORT, "one_message")),
     Mutant("an hour of which half is archived looks quiet", "hours.py",
@@ -120,7 +120,7 @@ MUTANTS: Final = (
            "            ends = head.follows_lsn if head else 0  #",
            "            if before != number:\n                return position\n"
            "            ends = head.follows_lsn if head else 0  #", (ABSENT, "hole_in_a_spool")),
-    Mutant("who waits for a hole says nothing", "waiting.py",
+    Mutant("who waits for a hole says nothing", "stream_waits.py",
            "        if self.said != (first, last):", "        if False:", (ABSENT, "waits")),
     Mutant("a stray stops the run", "plan.py",
            "                if not expected:\n", "                if True:\n", (STRAYS, "uuid")),
@@ -128,7 +128,7 @@ MUTANTS: Final = (
            "            if record is not None and not record.is_of(header, item.size):",
            "            if False:", (STRAYS, "replaced")),
     # times without a reader
-    Mutant("readers outlive their manager", "presence.py",
+    Mutant("readers outlive their manager", "reader_presence.py",
            "    if there and epoch != max(last, default=epoch):", "    if False:",
            (PRESENCE, "deaths_of_managers")),
     Mutant("the replay knows no absence", "replay.py",

@@ -25,7 +25,7 @@ from omqtools.omqspark import audit_steps, views
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import Audited
 from omqtools.omqspark.lake import Lake
-from omqtools.omqspark.out import AUDITED
+from omqtools.omqspark.out_directory import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.model import instance as model_instance
