@@ -85,7 +85,8 @@ class _Part:
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         if collection_path.is_dir():  # what it shares is not there where it is not wanted
             unit = unit_of(collection_path)
-            return True if unit in SHARED and unit not in self._units else None
+            mine = any(each == unit or each.startswith(f"{unit}/") for each in self._units)
+            return True if unit in SHARED and not mine else None
         if not collection_path.name.startswith("test_"):
             return None
         return True if unit_of(collection_path) not in self._units else None

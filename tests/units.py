@@ -12,11 +12,18 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 RECORD: Final = ROOT / "tests/durations.json"
 SHARED: Final = ("tests/spark", "tests/system")
 """Folders whose tests share what takes long to start."""
+ALONE: Final = frozenset(f"tests/spark/test_{name}.py" for name in (
+    "absent", "audit_steps", "believed", "bronze", "classes", "cluster", "compact", "disturbed",
+    "flips", "follow", "hand_outs", "kept", "mutants", "object_store", "plain", "report",
+    "report_browser", "sends", "submit", "walkthrough"))
+"""Files in them whose tests do not ask for what is shared."""
 
 
 def unit_of(path: Path) -> str:
     """What is dealt out as one: a file of tests, or the folder that shares something."""
     name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()
+    if name in ALONE:
+        return name
     return next((each for each in SHARED if name.startswith(f"{each}/")), name)
 
 

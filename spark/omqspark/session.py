@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.errors import BadRequest, SparkMissing
 
@@ -78,7 +78,9 @@ CONF: Final = Path(__file__).with_name("conf")
 NO_CONF: Final = CONF / "none"
 """A folder that is not there: Spark puts the folder of its settings among its classes, and the JVM
 keeps no classes where a folder with files in it is among them."""
-LOGGING: Final = f"-Dlog4j2.configurationFile={CONF / 'log4j2.properties'}"
+LOG4J: Final = "log4j2.properties"
+SPARKS_OWN: Final = "!/org/apache/spark/log4j2-defaults.properties"
+LOGGING: Final = f"-Dlog4j2.configurationFile={CONF / LOG4J}"
 
 
 def session(extra: dict[str, str] | None = None, *, quick: bool = False,
@@ -105,6 +107,8 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
     from omqtools.omqspark.jvm_lookups import remember
 
     SparkContext._ensure_initialized()
+    if under_submit:
+        _quiet(SparkContext._jvm)
     known = SparkConf()
     builder = SparkSession.builder.appName("omq-spark")
     for key, value in settings.items():
@@ -172,11 +176,34 @@ def _under_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def refuse_store(spark: SparkSession, out: str) -> None:
+    """BadRequest where Spark's own readers and writers do not know the object store of `out`: what
+    knows S3 is a jar that pyspark does not bring."""
+    scheme, apart, _ = out.partition("://")
+    if not apart:
+        return
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm: Any = spark.sparkContext._jvm
+    hadoop = jvm.org.apache.hadoop
+    try:
+        hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, spark.sparkContext._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        version = hadoop.util.VersionInfo.getVersion()
+        raise BadRequest(
+            reason=f"this needs Spark, which has no file system for {scheme}:// to keep the tables "
+            f"of {out}: give a directory that all nodes share (the archive may stay in the store), "
+            "or, without a cluster, more --memory; for S3 a jar does it, too: spark-submit "
+            f"--packages org.apache.hadoop:hadoop-aws:{version} --conf "
+            "spark.hadoop.fs.s3.impl=org.apache.hadoop.fs.s3a.S3AFileSystem") from error
+
+
 def end(spark: SparkSession) -> None:
     """Stop the session, behind what nobody waits for any more: of a join whose one half had no rows
     adaptive execution leaves the other half at work, and its tasks would find their blocks gone and
     say so in pages of traces. A JVM that is gone is at its end; what was lost by it was told."""
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JNetworkError
 
     context = spark.sparkContext
     with suppress(Py4JNetworkError, ConnectionError):
@@ -203,6 +230,17 @@ def sized(spark: SparkSession, frames: int) -> bool:
         if not told.contains(key):
             spark.conf.set(key, value)
     return few
+
+
+def _quiet(jvm: Any) -> None:
+    """The logs of a JVM that spark-submit has started, as they are without it; where somebody has
+    set them (a file in SPARK_CONF_DIR, or -Dlog4j2.configurationFile) they stay."""
+    one_that_logs = getattr(getattr(jvm.org.apache.spark.util, "Utils$"), "MODULE$")
+    one_that_logs.initializeLogIfNecessary(False, True)  # noqa: FBT003  # or the context does it anew
+    log4j = jvm.org.apache.logging.log4j
+    now = log4j.LogManager.getContext(False).getConfiguration()  # noqa: FBT003
+    if str(now.getConfigurationSource().getLocation()).endswith(SPARKS_OWN):
+        log4j.core.config.Configurator.reconfigure(jvm.java.net.URI((CONF / LOG4J).as_uri()))
 
 
 def _environment(settings: dict[str, str], java: str) -> None:

@@ -34,6 +34,7 @@ FAST = {
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions"
 MESSAGES = 3000
 STORIES = 2  # of each kind
+Made = tuple[Path, dict[str, Any]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -102,3 +103,16 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is few: Spark reads and writes all files, as it does when a batch has many rows."""
     monkeypatch.setattr(sessions, "FEW_FRAMES", 0)
     monkeypatch.setattr(parquet, "FEW_BYTES", -1)
+
+
+@pytest.fixture
+def rows_max(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets how many rows a step of an audit has room for."""
+    return lambda rows: monkeypatch.setattr(sessions, "AUDIT_ROW_BYTES", (1 << 30) // rows)
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
+    """With faults, of which some make each audit look at everything; and without."""
+    return [generated(tmp_path_factory, 700, file_frames=500, faults=faults, stories=2)
+            for faults in (2, 0)]

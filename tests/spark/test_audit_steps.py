@@ -1,5 +1,5 @@
-"""An audit in steps: the verdict is that of one that looks at everything at once, by Spark and by
-DuckDB, of damaged archives, too; one that is killed goes on; memory bounds a step."""
+"""An audit in steps: the verdict is that of one that looks at everything at once, of damaged
+archives, too; one that is killed goes on; memory bounds a step. By Spark: test_audited.py."""
 
 from __future__ import annotations
 
@@ -17,23 +17,16 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from omqtools.omqspark import audit_kept, audit_steps, audited, ids, intervals, session
+from omqtools.omqspark import audit_kept, audit_steps, audited, ids, intervals, views
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out_directory import AUDITED, BESIDE, LOCK
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
-from tests.spark.conftest import generated
+from tests.spark.conftest import Made
 from tests.spark.told import no_session
 
-Made = tuple[Path, dict[str, Any]]
 IN_STEPS = 1  # events that are few: none are
-
-
-@pytest.fixture
-def rows_max(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets how many rows a step has room for."""
-    return lambda rows: monkeypatch.setattr(session, "AUDIT_ROW_BYTES", (1 << 30) // rows)
 
 
 def verdict(lake: Lake, archive: object, *, anew: bool = True, **how: Any) -> dict[str, Any]:
@@ -58,25 +51,6 @@ def kept_audit(out: str, attempts_max: int = 3) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("rows", [1200, 1 << 20])
-def test_steps_say_what_one_look_says(made: Made, lake: Lake, rows: int, rows_max: Any,
-                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kinds of faults and of messages, with and without the pool; and once more behind it, when
-    what was judged is known. Few lines are remembered from step to step."""
-    rows_max(rows)
-    monkeypatch.setattr(audit_steps, "TURNS_HELD", 3)
-    said: list[str] = []
-    for pool in (None, made[0]):
-        for anew in (True, False):
-            one = verdict(lake, made[0] / "archive", pool=pool, anew=anew)
-            mine = verdict(steps(lake.out), made[0] / "archive", pool=pool, anew=anew,
-                           say=said.append)
-            assert mine == one
-    assert one["counts"]["lost"] and one["counts"]["out_of_order"] and one["counts"]["duplicated"]
-    assert (len(said) > 40) == (rows == 1200)
-    assert not list((Path(lake.out) / BESIDE).iterdir())
-
-
 DAMAGES = ("flip", "cut", "without", "empty", "twice")
 
 
@@ -97,13 +71,6 @@ def damage(pick: random.Random, files: list[Path], kind: str) -> None:
         path.write_bytes(pick.choice(files).read_bytes())
 
 
-@pytest.fixture(scope="module")
-def wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
-    """With faults, of which some make each audit look at everything; and without."""
-    return [generated(tmp_path_factory, 700, file_frames=500, faults=faults, stories=2)
-            for faults in (2, 0)]
-
-
 def damaged(whole: Made, seed: int, tmp_path: Path) -> tuple[Path, list[Path]]:
     """A copy of an archive, damaged; and its second half, which waits."""
     pick, archive = random.Random(seed), tmp_path / "archive"
@@ -120,6 +87,7 @@ def damaged(whole: Made, seed: int, tmp_path: Path) -> tuple[Path, list[Path]]:
     return archive, later
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("seed", range(6))
 def test_damaged_archives_are_judged_alike(wholes: list[Made], seed: int, rows_max: Any,
                                            tmp_path: Path) -> None:
@@ -146,20 +114,6 @@ def test_damaged_archives_are_judged_alike(wholes: list[Made], seed: int, rows_m
     assert sum(told[0][0]["counts"].values()) > 0
 
 
-@pytest.mark.parametrize("seed", [1, 4])
-def test_spark_judges_them_so_too(spark: Any, wholes: list[Made], seed: int, rows_max: Any,
-                                  tmp_path: Path) -> None:
-    whole = wholes[seed % 2]
-    archive, later = damaged(whole, seed, tmp_path)
-    for path in later:
-        path.with_suffix(".later").rename(path)
-    out = str(tmp_path / "tables")
-    run(Later(no_session), str(archive), out, incremental=True, files_per_batch=2)
-    rows_max(700)
-    assert verdict(Lake(spark, out), archive, pool=whole[0]) == verdict(
-        steps(out), archive, pool=whole[0])
-
-
 @pytest.fixture(scope="module")
 def archive_of(wholes: list[Made]) -> Path:
     return wholes[0][0] / "archive"
@@ -171,6 +125,23 @@ def out(archive_of: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     where = str(tmp_path_factory.mktemp("out") / "tables")
     run(Later(no_session), str(archive_of), where, incremental=False, files_per_batch=2)
     return where
+
+
+def test_who_is_lost_is_looked_for_in_each_interval(out: str, rows_max: Any, tmp_path: Path
+                                                    ) -> None:
+    """A pool that has each third open message, of more than a step has room for."""
+    lake = steps(out)
+    with views.database(out) as database:
+        still = [qpool for (qpool,) in database.sql(
+            "SELECT qpool FROM messages WHERE end_lsn IS NULL AND persistent AND puts > 0 "
+            "ORDER BY qpool").fetchall()]
+    pq.write_table(pa.table({"qpool": pa.array(still[::3], pa.int64())}), tmp_path / "0.parquet")
+    rows_max(5)
+    rows = audit_steps._Rows(lake, cast(Any, lake.engine), lake.known(), audited.Audited(3))
+    found = rows.lost(str(tmp_path), None)
+    gone = [qpool for place, qpool in enumerate(still) if place % 3]
+    assert found.counts == {"lost": len(gone)} and len(gone) > 10
+    assert {each["qpool"] for each in found.findings} == {*gone}
 
 
 class Stopped(Exception):

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from omqtools.omqspark import audited
+from omqtools.omqspark import audit_steps, audited
 from omqtools.omqspark import lake as lakes
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.findings import out_of_order
 from omqtools.omqspark.lake import Lake, all_messages
-from omqtools.omqspark.out_directory import AUDITED
+from omqtools.omqspark.out_directory import AUDITED, BESIDE
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.session import sized
-from tests.spark.conftest import generated
+from omqtools.omqspark.session import Later, sized
+from tests.spark.conftest import Made, generated
+from tests.spark.test_audit_steps import damaged, steps, verdict
+from tests.spark.told import no_session
 
 
 def said(lake: Lake, archive: str, **how: Any) -> dict[str, Any]:
@@ -85,3 +87,36 @@ def test_findings_that_need_both_rows_are_not_kept(lake: Lake) -> None:
     assert json.loads(lake.get(AUDITED) or b"")["batches"] == [0]
     Audited(3, [0], counts={"resurrected": 1}).keep(lake)
     assert json.loads(lake.get(AUDITED) or b"") == {}
+
+
+@pytest.mark.parametrize("rows", [1200, 1 << 20])
+def test_steps_say_what_one_look_says(made: Made, lake: Lake, rows: int, rows_max: Any,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds of faults and of messages, with and without the pool; and once more behind it, when
+    what was judged is known. Few lines are remembered from step to step."""
+    rows_max(rows)
+    monkeypatch.setattr(audit_steps, "TURNS_HELD", 3)
+    said: list[str] = []
+    for pool in (None, made[0]):
+        for anew in (True, False):
+            one = verdict(lake, made[0] / "archive", pool=pool, anew=anew)
+            mine = verdict(steps(lake.out), made[0] / "archive", pool=pool, anew=anew,
+                           say=said.append)
+            assert mine == one
+    assert one["counts"]["lost"] and one["counts"]["out_of_order"] and one["counts"]["duplicated"]
+    assert (len(said) > 40) == (rows == 1200)
+    assert not list((Path(lake.out) / BESIDE).iterdir())
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_spark_judges_them_so_too(spark: Any, wholes: list[Made], seed: int, rows_max: Any,
+                                  tmp_path: Path) -> None:
+    whole = wholes[seed % 2]
+    archive, later = damaged(whole, seed, tmp_path)
+    for path in later:
+        path.with_suffix(".later").rename(path)
+    out = str(tmp_path / "tables")
+    run(Later(no_session), str(archive), out, incremental=True, files_per_batch=2)
+    rows_max(700)
+    assert verdict(Lake(spark, out), archive, pool=whole[0]) == verdict(
+        steps(out), archive, pool=whole[0])

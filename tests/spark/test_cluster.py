@@ -1,5 +1,6 @@
 """A run on two clusters with executors of their own, each a JVM of one core and 1 GiB whose Python
-comes out of a packed environment: the tables are those that one process makes without any JVM.
+comes out of a packed environment: the tables are those that one process makes without any JVM. The
+executors of the first read the archive from a real S3 server (moto's), without a jar.
 
 OMQ_CLUSTER_MESSAGES says how many messages; as it is the events are just more than those that a
 driver writes itself. ANALYTICS has what a million took.
@@ -15,24 +16,27 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pyspark
 import pytest
 
 from omq.base.errors import Exit
+from omqtools.omqspark import plan
 from omqtools.omqspark.columns import BRONZE
 from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import FEW_FRAMES, Later
 from omqtools.omqspark.source_read import Work
 from tests import needs
+from tests.process import test_ship
 from tests.spark.conftest import generated
 from tests.spark.test_submit import END_S, MADE_HERE, MASTER, packed, submitted
 from tests.spark.told import no_session, told
 from tests.waiting import until
 
 MESSAGES = int(os.environ.get("OMQ_CLUSTER_MESSAGES", "21000"))
-FILE_FRAMES = max(30_000, MESSAGES // 10)
-"""So several tasks read several files each."""
+FILE_FRAMES = max(1_000, MESSAGES // 20)
+"""So there are several tasks: a file counts for a megabyte at least."""
 END_OF_RUN_S = END_S + MESSAGES / 500
 LAST_S = 10.0
 WORKERS = 2
@@ -82,6 +86,8 @@ def standalone(where: Path) -> Iterator[str]:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made, truth = generated(tmp_path_factory, MESSAGES, file_frames=FILE_FRAMES, stories=1)
     assert truth["frames"] > FEW_FRAMES, "the driver would do it"
+    work = Work({"path": str(made / "archive")}, list(BRONZE))
+    assert len(work.tasks(work.listing())) > 1, "one task alone is the driver's"
     return made / "archive"
 
 
@@ -96,16 +102,22 @@ def one_process(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @needs.java
 @pytest.mark.parametrize("cluster", [MASTER, "standalone"])
 def test_a_cluster_makes_the_same_tables(cluster: str, archive: Path, one_process: Path,
-                                         tmp_path: Path) -> None:
+                                         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env, notes = packed(tmp_path)
-    out = tmp_path / "tables"
+    out, where, conf = tmp_path / "tables", str(archive), ["spark.executor.memory=1g"]
     with ExitStack() as all_of_it:
+        if cluster == MASTER:
+            url = all_of_it.enter_context(test_ship.served_bucket(monkeypatch))
+            fs, path = plan.filesystem(url)
+            pafs.copy_files(str(archive), path, destination_filesystem=fs)
+            where = url
+            conf += [f"spark.executorEnv.{key}={value}" for key, value in os.environ.items()
+                     if key.startswith("AWS_")]
         master = cluster if cluster == MASTER else all_of_it.enter_context(standalone(tmp_path))
-        done = submitted(env, "run", "--archive", str(archive), "--out", str(out),
-                         master=master, end_s=END_OF_RUN_S, conf=["spark.executor.memory=1g"])
+        done = submitted(env, "run", "--archive", where, "--out", str(out), master=master,
+                         end_s=END_OF_RUN_S, conf=conf)
     assert done.returncode == Exit.OK, done.stderr[-3000:]
     assert len(Out(str(out)).known().batches) == 1
-    work = Work({"path": str(archive)}, list(BRONZE))
-    if len(work.tasks(work.listing())) > 1:  # one alone is the driver's
-        assert {Path(line).name for line in notes.read_text().splitlines()} == {"env"}
+    ran = {Path(line) for line in notes.read_text().splitlines()}
+    assert {each.name for each in ran} == {"env"}, "executors have read it"
     assert told(out) == told(one_process)

@@ -48,6 +48,7 @@ def tables_of(archive: Path, out: Path, files: int, per_batch: int = 1) -> dict[
     return told(out)
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("step", ["files 2 to 2", "the events are read",
                                   "messages and stays are written", "the next batch"])
 def test_a_process_that_is_killed_in_a_batch_leaves_true_tables(archive: Path, step: str,
@@ -90,6 +91,7 @@ def locales(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"LOCPATH": str(where)} if list(where.iterdir()) else {}
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=needs.java)])
 @pytest.mark.parametrize("name", ["tr_TR", "de_DE"])
 def test_a_locale_changes_nothing(name: str, engine: str, archive: Path, plain: dict[str, Any],

@@ -19,6 +19,7 @@ def test_its_line_is_still_there(tmp_path: Path, mutant: Mutant) -> None:
     ast.parse((tmp_path / "omqtools" / "omqspark" / mutant.file).read_text(encoding="utf-8"))
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("name", QUICK)
 def test_some_are_caught(tmp_path: Path, name: str) -> None:
     """`python -m tests.spark.mutants` runs all."""

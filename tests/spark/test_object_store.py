@@ -1,6 +1,7 @@
 """Archive and tables in an object store, with a real S3 server: the tables are those of a
-directory, also batch by batch; so is the verdict, and the report is there. (By Spark's executors:
-no test, as the jar of its s3a file system cannot be had from a package index.)"""
+directory, also batch by batch; so is the verdict, and the report is there. Executors of Spark read
+an archive from there in test_cluster.py; tables in it need a jar that no package index has, so
+without it they are refused (test_not_started.py)."""
 
 from __future__ import annotations
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.dataset as ds
 import pytest
@@ -20,13 +21,16 @@ from omq.format.wire import Settlement
 from omq.storage import archive as archive_files
 from omq.storage import durable
 from omq.storage.disk import Disk
-from omqtools.omqspark.lake import Lake, all_stays
+from omqtools.omqspark import audit_steps, views
+from omqtools.omqspark.audit import audit
+from omqtools.omqspark.audited import Audited
+from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.out_directory import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.model import instance as model_instance
 from tests.model.test_model import Machine
 from tests.spark.test_histories import EVENTS, REASONS, archived, steps
-from tests.spark.test_late import the_same
 from tests.spark.told import no_session, told
 from tests.unit.engine.world import A, B, World, make_named
 
@@ -52,7 +56,7 @@ def work(world: World, queue: int, pick: random.Random, kind: Settlement, wanted
 
 def lived(world: World, pick: random.Random) -> None:
     """Messages on one queue and on two, of each way to be settled; a queue that gets another name;
-    some are taken long before they are settled, across a cut."""
+    some are taken long before they are settled, across a cut, of which one before it."""
     for part in range(4):
         for _ in range(12):
             both = pick.random() < 0.5
@@ -62,7 +66,12 @@ def lived(world: World, pick: random.Random) -> None:
         work(world, pick.choice((A, B)), pick, Settlement.FAIL, 2)
         work(world, pick.choice((A, B)), pick, Settlement.DEFER, 1)
         work(world, pick.choice((A, B)), pick, Settlement.RELEASE, 1)
-        held = world.give(2, A, READERS[0])
+        for _ in range(3):
+            world.put(A, body=b"held")
+        held = world.give(3, A, READERS[0])
+        world.begin(1500)  # taken together, and the first of them ended in this file
+        world.settle(Settlement.DONE, held.pop(0), reader=READERS[0])
+        assert held
         if part == 2:
             world.engine.books.define_queues([QueueRules(A, "RENAMED", 1000, 1 << 20)])
             world.engine.commit()
@@ -92,24 +101,27 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def once(spark: Any, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def once(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = str(tmp_path_factory.mktemp("once") / "tables")
-    run(spark, str(archive), out, incremental=False)
-    return Lake(spark, out)
+    run(Later(no_session), str(archive), out, incremental=False)
+    return out
 
 
-def test_the_archive_has_what_a_split_can_get_wrong(archive: Path, once: Lake) -> None:
+def test_the_archive_has_what_a_split_can_get_wrong(archive: Path, once: str) -> None:
     assert len(list(archive.iterdir())) == 5
-    rows = all_stays(once).where("left_ns IS NOT NULL AND work_ns IS NOT NULL")
-    assert rows.groupBy("qpool").count().where("count > 1").count() > 3, "work on both queues"
-    assert {row[0] for row in rows.select("queue_name").distinct().collect()} == {
-        "A", "B", "RENAMED"}
+    with views.database(once) as database:
+        rows = database.sql("SELECT qpool, queue_name, work_ns FROM stays WHERE left_ns IS NOT "
+                            "NULL AND work_ns IS NOT NULL").fetchall()
+    both = Counter(qpool for qpool, _, _ in rows)
+    assert sum(count > 1 for count in both.values()) > 3, "work on both queues"
+    assert {name for _, name, _ in rows} == {"A", "B", "RENAMED"}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_split_in_any_order(spark: Any, archive: Path, once: Lake, seed: int, tmp_path: Path
-                                ) -> None:
+@pytest.mark.parametrize(("seed", "by"), [(0, "duckdb"), (1, "spark"), (2, "duckdb")])
+def test_any_split_in_any_order(archive: Path, once: str, seed: int, by: str,
+                                request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """0: one after the other; else shuffled, some at a time."""
+    engine = request.getfixturevalue("spark") if by == "spark" else Later(no_session)
     pick, here = random.Random(seed), tmp_path / "archive"
     here.mkdir()
     waiting = sorted(archive.iterdir())
@@ -120,8 +132,8 @@ def test_any_split_in_any_order(spark: Any, archive: Path, once: Lake, seed: int
         for path in waiting[:count]:
             shutil.copy(path, here)
         del waiting[:count]
-        run(spark, str(here), str(tmp_path / "tables"), incremental=True, files_per_batch=2)
-    the_same(Lake(spark, str(tmp_path / "tables")), once)
+        run(engine, str(here), str(tmp_path / "tables"), incremental=True, files_per_batch=2)
+    assert told(tmp_path / "tables") == told(once)
 
 
 FLAGS = (FrameFlag.FAILED, FrameFlag.PREPARED, FrameFlag.TIMELESS, FrameFlag.MEMORY,
@@ -186,3 +198,19 @@ def test_any_split_of_anything(anything: tuple[Path, str], seed: int, tmp_path: 
         run(Later(no_session), str(here), str(out), incremental=True,
             files_per_batch=pick.randrange(1, 20))
     assert told(out) == told(anything[1])
+
+
+def test_an_audit_in_steps_knows_who_was_chosen(anything: tuple[Path, str]) -> None:
+    """Which hand-outs say that they are not in their turn; the verdict is that of one look."""
+    lake = Lake(Later(no_session, 1), anything[1])
+    rows = audit_steps._Rows(lake, cast(Any, lake.engine), lake.known(), Audited(3))
+    chosen = [lsn for batch, files in rows._by_bronze().items()
+              for lsn in rows._chosen(batch, files)["given_lsn"].to_pylist()]
+    wanted = [row["lsn"] for row in ds.dataset(f"{anything[1]}/bronze").to_table().to_pylist()
+              if row["type"] == FrameType.GIVE and row["argument"] == GIVEN_OUT_OF_TURN]
+    assert sorted(chosen) == sorted(wanted) and wanted
+    counts = []
+    for engine in (Later(no_session), Later(no_session, 1)):
+        (Path(anything[1]) / AUDITED).unlink(missing_ok=True)
+        counts.append(audit(Lake(engine, anything[1]), str(anything[0]), pool=None)["counts"])
+    assert counts[0] == counts[1] and not counts[0]["out_of_order"]

@@ -1,5 +1,5 @@
-"""The same module under spark-submit: what a cluster runs, here with two workers of one core and
-1 GiB, each a JVM of its own whose Python comes out of a packed environment.
+"""The same module under spark-submit: what a cluster runs, here with a worker of one core and 1
+GiB, a JVM of its own whose Python comes out of a packed environment (two: test_cluster.py).
 
 The environment is packed as venv-pack does it, but for what other projects wrote, which would be a
 gigabyte: its Python takes that from the environment of the tests, and omq from the archive alone.
@@ -20,10 +20,14 @@ from typing import Any
 import omq
 import omqtools
 import omqtools.omqspark.main
-from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.session import Later
+from tests import needs
+from tests.spark.told import no_session
 
-END_S = 240
+END_S = 600
 MASTER = "local-cluster[2,1,1024]"
+ONE = "local-cluster[1,1,1024]"
 MADE_HERE = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET",
              "SPARK_CONF_DIR")
 
@@ -63,11 +67,17 @@ def submitted(env: Path, *arguments: str, master: str = MASTER, end_s: float = E
         capture_output=True, text=True, timeout=end_s, check=False)
 
 
+@needs.java
 def test_the_module_runs_under_spark_submit_in_a_packed_environment(
-        spark: Any, made: tuple[Path, dict[str, Any]], lake: Lake, tmp_path: Path) -> None:
+        made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     env, notes = packed(tmp_path)
-    done = submitted(env, "whatif", "--out", lake.out, "--readers", "ROUTER=1")
+    out = str(tmp_path / "tables")
+    run(Later(no_session), str(made[0] / "archive"), out, incremental=False)
+    done = submitted(env, "whatif", "--out", out, "--readers", "ROUTER=1", master=ONE)
     assert done.returncode == 0, done.stderr[-3000:]
+    logged = [line for line in done.stderr.splitlines()
+              if "INFO" in line or "log4j" in line or "Exception" in line]
+    assert not logged, "logs are quiet, as without spark-submit"
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["kind"] for row in rows] == ["real", "replayed", "asked"]
     assert {row["queue"] for row in rows} == {"ROUTER"}

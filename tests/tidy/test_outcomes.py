@@ -122,5 +122,5 @@ def test_ci_leaves_no_test_out() -> None:
     text = (ROOT / ".ci/run").read_text(encoding="utf-8")
     lanes = set(re.findall(r"^for each in (.*); do$", text, re.MULTILINE)[0].split())
     assert {"machines", "spark", "foreign", "long", "lint_and_storms"} <= lanes
-    assert "here machines 1 tests/system" in text and "here spark 1 tests/spark" in text
+    assert "here machines 1 tests/system" in text and "here spark 2 tests/spark" in text
     assert "--only long" in text and 'here storms 1 "$ROOTS"' in text

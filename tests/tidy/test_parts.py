@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -56,9 +57,23 @@ def test_a_new_file_counts_as_the_middle_one() -> None:
 
 
 def test_folders_that_share_a_start_stay_whole() -> None:
-    assert units.unit_of(ROOT / "tests/spark/test_plain.py") == "tests/spark"
+    assert units.unit_of(ROOT / "tests/spark/test_tables.py") == "tests/spark"
     assert units.unit_of(ROOT / "tests/tidy/test_parts.py") == "tests/tidy/test_parts.py"
     assert all((ROOT / each / "conftest.py").exists() for each in units.SHARED)
+
+
+def test_files_that_share_nothing_are_dealt_out_by_themselves() -> None:
+    """A second session of Spark in another part would cost more than it saves."""
+    plain = "tests/spark/test_plain.py"
+    assert units.unit_of(ROOT / plain) == plain
+    for path in (ROOT / "tests/spark").glob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        asks = any(argument.arg in ("spark", "lake") for each in ast.walk(ast.parse(text))
+                   if isinstance(each, ast.FunctionDef) and (
+                       each.name.startswith("test_") or each.decorator_list)
+                   for argument in each.args.args) or "getfixturevalue" in text
+        name = path.relative_to(ROOT).as_posix()
+        assert asks is (name not in units.ALONE), f"{name}: tests.units.ALONE"
 
 
 def test_the_record_is_of_tests_that_exist() -> None:
@@ -256,5 +271,6 @@ def test_a_folder_that_is_not_wanted_is_not_even_looked_into() -> None:
     """Where there is no pyspark its conftest would skip the folder whole, and that be told."""
     folder = ROOT / "tests/spark"
     assert parts._Part(frozenset({"tests/tidy/test_parts.py"})).pytest_ignore_collect(folder)
-    assert not parts._Part(frozenset({"tests/spark"})).pytest_ignore_collect(folder)
+    for each in ("tests/spark", "tests/spark/test_plain.py"):
+        assert not parts._Part(frozenset({each})).pytest_ignore_collect(folder)
     assert not parts._Part(frozenset({"tests/spark"})).pytest_ignore_collect(ROOT / "tests/tidy")

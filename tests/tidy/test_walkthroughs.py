@@ -12,6 +12,8 @@ DOCS = ("SEMANTICS.md", "WALKTHROUGHS.md", "ANALYTICS-TESTS.md", "MAIL-TESTS.md"
         "NETWORK.md")
 _TEST = re.compile(r"`(test_\w+)`")
 _PATH = re.compile(r"`(tests/[\w./]+)`")
+_FILE = re.compile(r"`((?:test_)?\w+\.py)`")
+_MODULE = re.compile(r"`(?:python -m )?(tests(?:\.\w+)+)")
 
 
 def _defined() -> set[str]:
@@ -26,6 +28,12 @@ def test_every_test_that_is_named_exists(name: str) -> None:
     text = (ROOT / "lib/omq/docs" / name).read_text(encoding="utf-8")
     wrong = sorted(set(_TEST.findall(text)) - _defined())
     wrong += sorted(path for path in set(_PATH.findall(text)) if not (ROOT / path).exists())
+    there = {path.name for folder in ("lib", "spark", "tests") for path in
+             (ROOT / folder).rglob("*.py")}
+    wrong += sorted(set(_FILE.findall(text)) - there)
+    wrong += sorted(module for module in set(_MODULE.findall(text))
+                    if not (ROOT / module.replace(".", "/")).with_suffix(".py").exists()
+                    and not (ROOT / module.replace(".", "/")).is_dir())
     assert not wrong, f"{name} names what is not there: {', '.join(wrong)}"
 
 
