@@ -102,10 +102,10 @@ class Ways:
         self._site = settings.unix_tls
         self._chosen: dict[Peer, dict[str, tuple[Exchanger, LinePolicy]]] = {}
 
-    def of(self, recipient: str) -> Way:
-        """The way of mail for a recipient."""
+    def of(self, recipient: str, sender: str = "") -> Way:
+        """The way of mail for a recipient, from this sender."""
         domain = split_address(recipient)[1]
-        peer = self._routes.peer(domain) or self._smarthost
+        peer = self._routes.peer(domain, sender) or self._smarthost
         if peer is not None:
             if peer.channel != "smtp":
                 return peer
@@ -218,15 +218,16 @@ class Ways:
         for host in hosts:
             self._exchangers.failed(host, seconds)
 
-    def with_another(self, results: Iterable[Result]) -> set[str]:
+    def with_another(self, results: Iterable[Result], sender: str = "") -> set[str]:
         """Recipients that had no answer, and whose domain has a host that may give one."""
         return {each.recipient for each in results
-                if each.verdict is Verdict.TEMPORARY and self._by_name(each.recipient)
+                if each.verdict is Verdict.TEMPORARY and self._by_name(each.recipient, sender)
                 and self._exchangers.another(split_address(each.recipient)[1])}
 
-    def _by_name(self, recipient: str) -> bool:
+    def _by_name(self, recipient: str, sender: str) -> bool:
         domain = split_address(recipient)[1]
-        return self._mx and self._smarthost is None and self._routes.peer(domain) is None
+        return self._mx and self._smarthost is None and (
+            self._routes.peer(domain, sender) is None)
 
 
 def _never(recipient: str, status: str, text: str) -> Result:

@@ -5,6 +5,8 @@
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
     [mailboxes] user, @domain or * = owner [quota]
     [senders]  login or * = addresses, @domains, *
+    [sender_peers] address, domain, .domain, <> or * = host:port
+    [rewriting], [checks], maps of addresses that are rewritten (omq.services.mail.cleaning_file)
     [recipient_maps], [sender_maps] name = file:, regexp:, command:, sqlite: or ldap: source
     [tls]      domain, host, .domain or * = level [hosts]  [router] limits
     [languages] address, domain, .domain or * = language
@@ -18,8 +20,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +31,15 @@ from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
 from omq.base.limits import GIB, MIB
 from omq.base.settings_file import conf_path
+from omq.services.mail.cleaning_file import SECTIONS, checks_of, rewriting_of
 from omq.services.mail.mail_message import address_problem
 from omq.services.mail.mailbox_rules import rules_of
 from omq.services.mail.maildir import USER_RULE, mailbox_name
 from omq.services.mail.map_file import command_of, source_of
-from omq.services.mail.maps import Maps
+from omq.services.mail.maps import Maps, Source
 from omq.services.mail.routes import (
     DEFAULT,
+    NOBODY,
     POSTMASTER,
     REPORT_ERROR,
     TLS_LEVELS,
@@ -47,8 +52,9 @@ from omq.services.mail.routes import (
 from omq.services.mail.senders import senders_of
 
 FILE_NAME: Final = "routes.conf"
-_SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "senders", "tls",
-                    "recipient_maps", "sender_maps", "languages", "router")
+_SECTIONS: Final = ("local", "aliases", "queues", "peers", "sender_peers", "pipes", "mailboxes",
+                    "senders", "tls", "recipient_maps", "sender_maps", *SECTIONS, "languages",
+                    "router")
 _LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
 _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max", "map_timeout_s",
                        "map_ttl_s", "map_lookups_max")
@@ -104,6 +110,10 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
                    in sections.get("languages", empty).entries.values()},
         recipient_maps=_maps(sections.get("recipient_maps"), limits, whole=True),
         sender_maps=_maps(sections.get("sender_maps"), limits, whole=False),
+        rewriting=rewriting_of(sections, partial(_made, limits), _timeout_s(limits)),
+        checks=checks_of(sections.get("checks")),
+        sender_peers={_sender(entry): _peer(entry, pipes) for entry
+                      in sections.get("sender_peers", empty).entries.values()},
     )
     _check_postmaster(routes, local, sections.get("aliases", empty))
     name = hostname.lower()
@@ -120,10 +130,16 @@ def _language(entry: Entry) -> str:
 def _maps(section: Section | None, limits: Mapping[str, Entry], *, whole: bool) -> Maps | None:
     if section is None or not section.entries:
         return None
-    return Maps([source_of(each, whole=whole) for each in section.entries.values()],
-                float(_number(limits, "map_timeout_s", 10, 1, 300)),
-                float(_number(limits, "map_ttl_s", 60, 1, 86400)),
+    return _made(limits, [source_of(each, whole=whole) for each in section.entries.values()])
+
+
+def _made(limits: Mapping[str, Entry], sources: Sequence[Source]) -> Maps:
+    return Maps(sources, _timeout_s(limits), float(_number(limits, "map_ttl_s", 60, 1, 86400)),
                 _number(limits, "map_lookups_max", 20, 1, 1000))
+
+
+def _timeout_s(limits: Mapping[str, Entry]) -> float:
+    return float(_number(limits, "map_timeout_s", 10, 1, 300))
 
 
 def _relayed(local: Section, domains: tuple[str, ...]) -> frozenset[str]:
@@ -258,6 +274,10 @@ def _pattern(entry: Entry) -> str:
     if entry.key != DEFAULT and (DEFAULT in entry.key or " " in entry.key):
         raise entry.error("neither a domain nor an address", "user@domain, domain, .domain or *")
     return entry.key.lower()
+
+
+def _sender(entry: Entry) -> str:
+    return entry.key if entry.key == NOBODY else _pattern(entry)
 
 
 def _queue(entry: Entry) -> str:

@@ -26,6 +26,7 @@ from omq.base import clock, events, limits
 from omq.base.event_log import WARNING
 from omq.base.settings import Settings
 from omq.services.mail.dsn import wish_of
+from omq.services.mail.rewriting import Class, known
 from omq.services.mail.senders import may_send_as
 from omq.services.mail.smtp_address import parameters_of, path_of
 from omq.services.mail.smtp_chunk import chunk_of
@@ -155,8 +156,11 @@ class EnvelopeCommands:
             return self._no("RCPT", "450 4.7.1 too many recipients of this client", address)
         if (problem := address_problem(address, utf8=given.utf8)) is not None:
             return f"553 5.1.3 the recipient is no address: {problem}"
+        routes, named = policy.routes, address
+        if routes.rewriting and self._listener is not Listener.RETURNED:
+            address = routes.rewriting.of(named, Class.ENVELOPE_RECIPIENT, known)
         accepted, resolved = policy.resolved(address)
-        if not accepted and not self._may_relay:
+        if not (accepted or routes.accepts(named)) and not self._may_relay:
             return self._no("RCPT", "550 5.7.1 relaying is not allowed", address)
         lost = policy.unreachable(address, resolved, int(given.parameters.get("SIZE") or 0),
                                   given.promised)
