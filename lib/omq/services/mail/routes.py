@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from omq.base import names
 from omq.base.errors import BadName
 from omq.base.limits import MIB
+from omq.services.delivery.rules import PeerLimit
 from omq.services.mail.mail_message import Failure, split_address
 from omq.services.mail.mailbox_rules import MailboxRules
 from omq.services.mail.maildir import mailbox_name
@@ -146,6 +147,7 @@ class Routes:
     rewriting: Rewriting | None = None
     checks: Checks | None = None
     sender_peers: Mapping[str, Peer] = field(default_factory=dict)  # by address or domain
+    peer_limits: Mapping[str, PeerLimit] = field(default_factory=dict)  # by host or domain
 
     def close(self) -> None:
         """No more look-ups."""
@@ -226,6 +228,14 @@ class Routes:
         if found is None and self.sender_peers:
             found = of_address(self.sender_peers, sender)
         return self.peers.get(DEFAULT) if found is None else found
+
+    def own_peer(self, domain: str) -> Peer | None:
+        """The peer that a line for this domain, or one above it, names."""
+        return _above(self.peers, domain)
+
+    def limit(self, name: str) -> PeerLimit | None:
+        """What a host, or the hosts of a domain, may have by a line for it, or one above it."""
+        return _above(self.peer_limits, name)
 
     def tls_rule(self, domain: str, host: str) -> TlsRule | None:
         """How mail for a domain to this host is secured; None: the site's way."""

@@ -5,6 +5,7 @@
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
     [mailboxes] user, @domain or * = owner [quota]
     [senders]  login or * = addresses, @domains, *
+    [peer_limits] host, domain, .domain = processes [messages/time]
     [sender_peers] address, domain, .domain, <> or * = host:port
     [rewriting], [checks], maps of addresses that are rewritten (omq.services.mail.cleaning_file)
     [recipient_maps], [sender_maps] name = file:, regexp:, command:, sqlite: or ldap: source
@@ -31,6 +32,7 @@ from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
 from omq.base.limits import GIB, MIB
 from omq.base.settings_file import conf_path
+from omq.services.delivery.rules import PeerLimit
 from omq.services.mail.cleaning_file import SECTIONS, checks_of, rewriting_of
 from omq.services.mail.mail_message import address_problem
 from omq.services.mail.mailbox_rules import rules_of
@@ -52,15 +54,18 @@ from omq.services.mail.routes import (
 from omq.services.mail.senders import senders_of
 
 FILE_NAME: Final = "routes.conf"
-_SECTIONS: Final = ("local", "aliases", "queues", "peers", "sender_peers", "pipes", "mailboxes",
-                    "senders", "tls", "recipient_maps", "sender_maps", *SECTIONS, "languages",
-                    "router")
+_SECTIONS: Final = (
+    "local", "aliases", "queues", "peers", "sender_peers", "peer_limits", "pipes", "mailboxes",
+    "senders", "tls", "recipient_maps", "sender_maps", *SECTIONS, "languages", "router")
 _LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
 _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max", "map_timeout_s",
                        "map_ttl_s", "map_lookups_max")
 _DELIMITERS: Final = ("+", "-", "=")
 _PIPE_NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 _TLS_HOST: Final = re.compile(r"[a-z0-9_.*?-]{1,255}")
+_LIMIT: Final = re.compile(r"([0-9]{1,4}|-)(?: ([0-9]{1,6})/([0-9]{1,5})?(s|min|h|d))?")
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+PROCESSES_MAX: Final = 1000
 _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 _FILE: Final = "file:"
 _SYSTEM: Final = "passwd:"
@@ -112,6 +117,8 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
         sender_maps=_maps(sections.get("sender_maps"), limits, whole=False),
         rewriting=rewriting_of(sections, partial(_made, limits), _timeout_s(limits)),
         checks=checks_of(sections.get("checks")),
+        peer_limits={_pattern(entry): _limit(entry) for entry
+                     in sections.get("peer_limits", empty).entries.values()},
         sender_peers={_sender(entry): _peer(entry, pipes) for entry
                       in sections.get("sender_peers", empty).entries.values()},
     )
@@ -274,6 +281,19 @@ def _pattern(entry: Entry) -> str:
     if entry.key != DEFAULT and (DEFAULT in entry.key or " " in entry.key):
         raise entry.error("neither a domain nor an address", "user@domain, domain, .domain or *")
     return entry.key.lower()
+
+
+def _limit(entry: Entry) -> PeerLimit:
+    """`processes`, `processes messages/time` or `- messages/time`."""
+    found = _LIMIT.fullmatch(" ".join(entry.value.split()))
+    processes = int(found[1]) if found is not None and found[1] != "-" else 0
+    messages = int(found[2]) if found is not None and found[2] else 0
+    seconds = _SECONDS[found[4]] * int(found[3] or 1) if found is not None and messages else 0
+    if found is None or processes > PROCESSES_MAX or (found[1] != "-" and not processes) or (
+            found[1] == "-" and not messages) or (messages and not seconds):
+        raise entry.error("no limit", f"processes (1 to {PROCESSES_MAX}) or -, then messages in a "
+                          "time: 2, 2 30/min, - 100/h, 1 1/5s")
+    return PeerLimit(processes, seconds / messages if messages else 0.0)
 
 
 def _sender(entry: Entry) -> str:

@@ -43,6 +43,7 @@ from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.services.delivery.dispatcher import Dispatcher
 from omq.services.delivery.mlist import Mlist, Wait
+from omq.services.delivery.rules import PeerLimit
 from omq.services.delivery.service import ChannelService, Group, Plan
 from omq.services.delivery.worker import Worker
 from omq.services.mail import mail_message as mail
@@ -113,6 +114,9 @@ class UnixOutService(ChannelService):
         sts = sts_context(settings, conf_dir)
         ways = Ways(settings, routes, self._tls_sessions.note)
         self._routes, self._security, self._ways, self._sts = routes, security, ways, sts
+
+    def limit_of(self, peer: str) -> PeerLimit | None:
+        return self._ways.limit_of(peer)
 
     def worker(self, channel: str) -> Worker:
         if channel == NAMES:
