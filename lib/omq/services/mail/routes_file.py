@@ -286,14 +286,14 @@ def _pattern(entry: Entry) -> str:
 def _limit(entry: Entry) -> PeerLimit:
     """`processes`, `processes messages/time` or `- messages/time`."""
     found = _LIMIT.fullmatch(" ".join(entry.value.split()))
-    processes = int(found[1]) if found is not None and found[1] != "-" else 0
-    messages = int(found[2]) if found is not None and found[2] else 0
-    seconds = _SECONDS[found[4]] * int(found[3] or 1) if found is not None and messages else 0
-    if found is None or processes > PROCESSES_MAX or (found[1] != "-" and not processes) or (
-            found[1] == "-" and not messages) or (messages and not seconds):
+    counts, messages, times, unit = found.groups() if found is not None else ("", "", "", "")
+    processes = int(counts) if counts and counts != "-" else 0
+    seconds = _SECONDS[unit] * int(times or 1) / (int(messages) or -1) if messages else 0.0
+    if (found is None or processes > PROCESSES_MAX or (counts != "-" and not processes)
+            or (counts == "-" and not messages) or (messages and seconds <= 0)):
         raise entry.error("no limit", f"processes (1 to {PROCESSES_MAX}) or -, then messages in a "
                           "time: 2, 2 30/min, - 100/h, 1 1/5s")
-    return PeerLimit(processes, seconds / messages if messages else 0.0)
+    return PeerLimit(processes, seconds)
 
 
 def _sender(entry: Entry) -> str:

@@ -95,6 +95,8 @@ class Handler:
     looking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(
         CHECKS_AT_ONCE, thread_name_prefix="checks"))  # at texts; without work no thread
     clients: Clients = field(default_factory=Clients)
+    users: Clients = field(default_factory=Clients)  # by login
+    domains: Clients = field(default_factory=Clients)  # of senders who may relay
     untold: list[Accepted] = field(default_factory=list)
 
     def accepted(self, taken: Accepted) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omq.base.errors import ConfigError
+from omq.services.delivery.rules import PeerLimit
 from omq.services.mail.header_addresses import addresses_in
 from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.rewriting import (
@@ -180,6 +181,9 @@ circle@y.test circle@x.test
     "[rewriting]\nmasquerade = b.test\n", "[canonical_maps]\na = b@c.test\n",
     "[generic_maps]\na = file:relative\n", "[checks]\nheader = relative\n",
     "[checks]\nheaders = /x\n", "[checks]\nheader = /x\ntime_s = 0\n",
+    "[peer_limits]\nb.test = 0\n", "[peer_limits]\nb.test = -\n", "[peer_limits]\nb.test = 2 5\n",
+    "[peer_limits]\nb.test = 1001\n", "[peer_limits]\nb.test = 1 0/s\n",
+    "[peer_limits]\nb.test = 1 1/0s\n", "[peer_limits]\nb.test = 1 5/year\n",
     "[sender_peers]\na b = h\n", "[sender_peers]\n* = pipe:none\n"])
 def test_a_wrong_line_is_named(conf_dir: Path, text: str) -> None:
     with pytest.raises(ConfigError) as error:
@@ -303,6 +307,33 @@ def test_the_relay_of_a_sender(unix: Any, sink: Any) -> None:
     assert handle("a@b.test", "x@own.test") == Done()
     assert [[each[0] for each in there.received] for there in (one, other, rest, own)] == [
         ["A@b.test"], ["c@b.test", "<>"], ["c@elsewhere.test"], ["a@b.test"]]
+
+
+def test_whose_limit_counts_for_a_host(service: Callable[..., Any], message: Callable[..., Any]
+                                       ) -> None:
+    """By its name, or that of a domain above it; else by the domains that lead to it alone, the
+    strictest of them. A smarthost has none of its domains' limits."""
+    made = service(UnixOutService, "unix", """\
+[peers]
+one.test = mx.shared.test:25
+two.test = mx.shared.test:25
+three.test = mx.named.test:25
+* = smart.test:25
+[peer_limits]
+one.test = 3 60/min
+two.test = 2 1/5s
+three.test = 1
+.named.test = 7
+far.test = 1
+""")
+    assert made.limit_of("mx.shared.test:25") is None, "nothing went there yet"
+    for domain in ("one", "two", "three", "far"):
+        made.plan(message(MAIL, {"mail.from": "s@b.test", "mail.to.UNIX": f"x@{domain}.test"}))
+    assert made.limit_of("mx.shared.test:25") == PeerLimit(2, 5.0)
+    assert made.limit_of("mx.shared.test:25/encrypt") == PeerLimit(2, 5.0)
+    assert made.limit_of("MX.named.test:25") == PeerLimit(7, 0.0)
+    assert made.limit_of("smart.test:25") is None
+    assert made.limit_of("no peer at all:x:y") is None
 
 
 def test_a_mail_is_signed_before_it_goes_and_not_changed_after(
