@@ -123,7 +123,7 @@ def _without_route(tokens: list[_Token]) -> list[_Token]:
 def _address(field: bytes, tokens: list[_Token]) -> Iterator[Found]:
     """The address that these are, if they are one."""
     kinds = [each.kind for each in tokens]
-    at = kinds.index("@") if kinds.count("@") == 1 else 0
+    at = kinds.index("@") if "@" in kinds else 0
     if not at or at + 1 == len(kinds):
         return
     local, domain = kinds[:at], kinds[at + 1 :]
