@@ -19,10 +19,10 @@ from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import mail_log_of
 from omq.services.mail.mail_message import one_line, split_address
 from omq.services.mail.map_errors import MapFailed
+from omq.services.mail.peer_line import Security
 from omq.services.mail.rewriting import header_addresses, with_addresses
 from omq.services.mail.routes import Peer, peer_named
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
-from omq.services.mail.smtp_line import Security
 from omq.services.mail.smtp_reply import Result, Verdict
 from omq.services.mail.tls_policy import LinePolicy, of_row
 from omq.services.mail.tls_sessions import TlsSession, TlsSessions
@@ -75,7 +75,8 @@ class SmtpChannel:
         except MapFailed as error:
             return Report([row_of(Result(each, Verdict.TEMPORARY, "4.3.0", one_line(str(error))),
                                   peer) for each in recipients])
-        wishes = {names[each]: wish for each, wish in head.get(WISHES, {}).items()}
+        wishes = {names[each]: wish for each, wish in head.get(WISHES, {}).items()
+                  if each in names}  # others are other peers'
         for start in range(0, len(recipients), self._recipients_max):
             group = recipients[start : start + self._recipients_max]
             connection = self._connection(peer)

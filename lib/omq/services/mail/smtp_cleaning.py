@@ -25,10 +25,10 @@ from omq.base.event_log import WARNING
 from omq.services.mail.content_checks import CheckFailed
 from omq.services.mail.map_errors import MapFailed, MapMissing
 from omq.services.mail.rewriting import Class, header_addresses, with_addresses
-from omq.services.mail.smtp_asking import GONE
+from omq.services.mail.smtp_data import NO_MEMORY, TOO_LARGE
 from omq.services.mail.smtp_handler import Answer, Listener, Transaction
 from omq.services.mail.smtp_milters import MilterCommands
-from omq.services.mail.smtp_text import NO_MEMORY, TOO_LARGE
+from omq.services.mail.smtp_policy_asking import GONE
 
 if TYPE_CHECKING:
     from omq.services.mail.content_checks import Checked

@@ -21,8 +21,8 @@ from omq.services.mail.dane import NotMatchedError
 from omq.services.mail.exchanger import Exchanger
 from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.map_sources import Watched
+from omq.services.mail.peer_line import Security
 from omq.services.mail.routes import Peer, Routes, TlsRule
-from omq.services.mail.smtp_line import Security
 from omq.services.mail.sts_policy import StsPolicy
 
 Names = Mapping[str, Any]
@@ -65,7 +65,7 @@ def policy(names: Names, level: str, site: str = "may", host: str = MX, dane: st
            sts: StsPolicy | None = None, **rule: Any) -> Any:
     made = TlsRule(level, tuple(rule.pop("hosts", ()))) if level else None
     exchanger = Exchanger(0, host, (), dane, (RECORD,) if dane == "usable" else ())
-    return names["Wanted"]("a.test", made, site, sts, **rule).of(exchanger)
+    return names["DomainPolicy"]("a.test", made, site, sts, **rule).of(exchanger)
 
 
 def sts(mode: str = "enforce", *mx: str) -> StsPolicy:

@@ -287,6 +287,21 @@ def test_a_refusal_names_the_address_that_is_known_here(unix: Any, sink: Any, tm
     assert answer.new[0].properties["error.to"] == "mine@far.test"
 
 
+def test_wishes_of_others_are_theirs(unix: Any, sink: Any, tmp_path: Path, message: Any,
+                                     service: Any) -> None:
+    """A message that is not shared out tells each peer of its own recipients' wishes alone."""
+    one, two = sink(), sink()
+    (tmp_path / "g").write_text("x@one.test z@one.test\n")
+    made = service(UnixOutService, "unix", f"[peers]\none.test = 127.0.0.1:{one.port}\n"
+                   f"two.test = 127.0.0.1:{two.port}\n[generic_maps]\ng = file:{tmp_path}/g\n",
+                   unix_split_bytes_max=1)
+    to = "x@one.test\ny@two.test"
+    assert sent_by(made, message(MAIL, {
+        "mail.from": "s@b.test", "mail.to.UNIX": to, "mail.orig.UNIX": to,
+        "mail.dsn": "x@one.test\tNEVER\t\ny@two.test\tNEVER\t"}, queue="UNIX")) == Done()
+    assert (one.received[0][1], two.received[0][1]) == (["z@one.test"], ["y@two.test"])
+
+
 def test_a_generic_map_without_an_answer_has_the_mail_wait(unix: Any, sink: Any, tmp_path: Path
                                                            ) -> None:
     far = sink()
