@@ -30,7 +30,8 @@
 #   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
 #   make bench-network      clients of AMQP beside native ones, idle ones, and at RabbitMQ
 #   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
-#   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled
+#   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled;
+#                           dist/omq-mta_VERSION_all.deb, for who wants omq to be the host's sendmail
 #                           where make setup could
 #   make dictionary         lib/omq/docs/DATA-DICTIONARY.md anew: the columns of the analytics
 #   make manual             manual pages and completions in share/, anew from the parsers

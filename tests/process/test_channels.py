@@ -173,6 +173,30 @@ def test_the_reserve_of_all_processes_is_for_urgent_mail(gateway: Gateway) -> No
         assert len(one.received) == 4
 
 
+def test_a_domain_with_a_limit_has_no_more_and_the_others_have_theirs(gateway: Gateway) -> None:
+    """Processes at once, and messages in a time, until a reload gives it more."""
+    limits = "[peer_limits]\none.test = 1\npaced.test = - 1/1d\n"
+    with SmtpPeer("MAIL") as one, SmtpPeer("MAIL") as two, SmtpPeer() as paced:
+        gateway.start({"one.test": one, "two.test": two, "paced.test": paced}, local=limits)
+        for number in range(4):
+            for domain in ("one", "two", "paced"):
+                gateway.put(f"r{number}@{domain}.test")
+        one.until(1, "MAIL")
+        two.until(2, "MAIL")
+        paced.until(1)
+        one.unshut("MAIL")
+        two.unshut("MAIL")
+        one.until(4)
+        two.until(4)
+        gateway.until("the others' end", lambda: len(gateway.rows()) == 3)
+        assert (one.most_open, two.most_open, len(paced.received)) == (1, 2, 1)
+        routes = gateway.live.conf / "routes.conf"
+        routes.write_text(routes.read_text().replace(limits, ""))
+        gateway.child.send_signal(signal.SIGHUP)
+        paced.until(4)
+        gateway.empty()
+
+
 def test_each_peer_of_a_mail_is_finished_by_itself(gateway: Gateway) -> None:
     with SmtpPeer("MAIL") as stuck, SmtpPeer() as fast:
         gateway.start({"stuck.test": stuck, "fast.test": fast})

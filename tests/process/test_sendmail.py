@@ -1,4 +1,4 @@
-"""omq-sendmail as real programs use it: cron, PHP, git send-email, s-nail; and what it says."""
+"""omq-sendmail as real programs use it: cron, PHP, git, s-nail, mutt; and what it says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.peers import software
 from tests.process.sendmail_world import MailHost, content, mail_host, need
 from tests.process.test_service_commands import WAIT_S
+from tests.unit.services.mail.real import found
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,26 @@ def test_s_nail(host: MailHost, tmp_path: Path) -> None:
     mail, hidden = host.mail("snail"), host.mail("hidden")
     assert mail["Subject"] == hidden["Subject"] == "by s-nail"
     assert mail["Bcc"] is None and hidden["Bcc"] is None
+
+
+def test_mutt(host: MailHost, tmp_path: Path) -> None:
+    """With an attachment, 8-bit text, a blind copy and an envelope sender of its own."""
+    mutt = found("usr/bin/mutt", "mutt")
+    (tmp_path / "rc").write_text(
+        f'set sendmail="{host.sendmail} -oem -oi"\nset from="Mü <me@here.test>"\n'
+        'set use_envelope_from=yes\nset envelope_from_address="bounces@here.test"\n'
+        'set charset="utf-8"\nset send_charset="utf-8"\nset use_8bitmime=yes\nset allow_8bit=yes\n'
+        "unset record\nset copy=no\n")
+    (tmp_path / "data").write_bytes(bytes(range(256)))
+    run(mutt, "-F", tmp_path / "rc", "-n", "-s", "by mutt", "-b", "muttblind@here.test", "-a",
+        tmp_path / "data", "--", "mutt@here.test", text="one\n.\nzwölf\n",
+        environment={**software.environment(), "HOME": str(tmp_path), "TERM": "dumb"})
+    mail, blind = host.mail("mutt"), host.mail("muttblind")
+    assert mail["Subject"] == blind["Subject"] == "by mutt" and mail["Bcc"] is None
+    assert mail["From"] == "Mü <me@here.test>" and mail["Return-Path"] == "<bounces@here.test>"
+    text, data = mail.iter_parts()
+    assert text.get_content().replace("\r\n", "\n") == "one\n.\nzwölf\n"
+    assert data.get_content() == bytes(range(256))
 
 
 def test_cron(host: MailHost, tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def packages(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", tree,
                         out / f"{version}.deb"], check=True, capture_output=True)
     shutil.rmtree(tree)
+    (links,) = out.glob("omq-mta_*.deb")
+    subprocess.run(["dpkg-deb", "-R", links, tree], check=True)
+    control = tree / "DEBIAN/control"
+    control.write_text(re.sub(r"(?m)^Depends: .*", f"Depends: omq (>= {OLD})", control.read_text()))
+    subprocess.run(["dpkg-deb", "-Znone", "--root-owner-group", "-b", tree, out / "mta.deb"],
+                   check=True, capture_output=True)
+    shutil.rmtree(tree)
     return out
 
 
@@ -74,10 +81,11 @@ def _depth(box: Box, queue: str, instance: str = "") -> int:
                        f"    print(len(list(connection.browse({queue!r}))))"))
 
 
-def test_lintian_has_no_errors(packages: Path) -> None:
+@pytest.mark.parametrize("name", ["omq", "omq-mta"])
+def test_lintian_has_no_errors(packages: Path, name: str) -> None:
     if shutil.which("lintian") is None:
         pytest.skip("lintian is missing: apt-get install lintian")
-    (built,) = packages.glob("omq_*.deb")
+    (built,) = packages.glob(f"{name}_*.deb")
     result = subprocess.run(["lintian", "--allow-root", "--fail-on", "error", built], check=False,
                             capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
@@ -127,6 +135,29 @@ def test_a_second_instance_has_its_own_port(box: Box) -> None:
     box.run("omrc", "--instance", "test")
     _put(box, 0, 1, "AUDIT", "test")
     assert box.sh("systemctl is-active omq-test-smtp.service").strip() == "active"
+
+
+def test_sendmail_is_ours_when_it_is_asked_for(box: Box) -> None:
+    """By a package of its own, which no other mail system may be beside; and it goes with it."""
+    names = "/usr/sbin/sendmail /usr/lib/sendmail /usr/bin/mailq /usr/bin/newaliases"
+    box.sh(f"rm -f {names}")  # what was unpacked on this machine is nobody's
+    assert not set(names.split()) & set(box.run("dpkg", "-L", "omq").split())
+    said = box.run("dpkg", "--install", "/srv/omq/mta.deb")
+    assert "omon drop; systemctl enable --now omq-drop.socket" in said
+    assert box.sh("dpkg-query -W -f '${Provides} ${Conflicts} ${Replaces}' omq-mta").split() == [
+        "mail-transport-agent"] * 3
+    box.write("/etc/omq/services.conf", "[drop]\nenabled = yes\n")
+    box.sh("omon drop; systemctl enable --now omq-drop.socket")
+    box.sh("printf 'To: root@localhost\\nSubject: by nobody\\n\\nhello\\n' |"
+           " setpriv --reuid nobody --clear-groups /usr/lib/sendmail -t -i")
+    box.wait("the mail", lambda: "by nobody" in box.sh(
+        "cat /var/lib/omq/mail/root/new/* 2>/dev/null || :"))
+    assert box.run("mailq").strip() == "Mail queue is empty"
+    box.run("newaliases")
+    box.run("omoff", "drop")
+    box.sh("systemctl disable --now omq-drop.socket; rm /etc/omq/services.conf")
+    box.run("dpkg", "--purge", "omq-mta")
+    box.sh(f"for name in {names}; do test ! -e $name; done; test -x /usr/bin/omq-sendmail")
 
 
 def test_an_upgrade_keeps_edits_and_messages_in_flight(box: Box) -> None:

@@ -239,6 +239,9 @@ STS_FAILED = _event(1550, "The MTA-STS policy of a domain cannot be had")
 STS_NOT_KEPT = _event(
     1551, "An MTA-STS policy could not be written to the spool; it will be fetched again")
 
+# 1552: mail: checks of content
+MAIL_CHECK_FAILED = _event(1552, "A mail cannot be checked by its content now; it waits")
+
 # 1560-1565: omq worker
 WORKER_STARTED = _event(1560, "A worker started")
 WORKER_STOPPED = _event(1561, "A worker stopped")

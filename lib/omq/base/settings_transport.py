@@ -69,6 +69,14 @@ class TransportSettings(WebSettings):
         "64 MiB")
     smtp_client_logins_max: int = number("submission", 10, 1, 1_000_000,
         "wrong passwords of one client in smtp_client_period_s; beyond it none is checked (454)")
+    smtp_login_messages_max: int = number("submission", 0, 0, 1_000_000,
+        "messages of one user who has logged in, in smtp_client_period_s, wherever he comes from; "
+        "0: no limit")
+    smtp_login_recipients_max: int = number("submission", 0, 0, 10_000_000,
+        "recipients of one such user in that time, also refused ones; 0: no limit")
+    smtp_sender_domain_messages_max: int = number("submission", 0, 0, 1_000_000,
+        "messages in that time whose sender is of one domain, of all users and clients of "
+        "smtp_relay_networks together; strangers' are not counted, who could name any; 0: no limit")
     unix_auth_file: str = text("submission", "", _PATH, _PATH_RULE,
         "file of names and passwords for peers, a line 'host[:port] name:password' each, which "
         "others must not read; such a peer is used with TLS only")

@@ -102,7 +102,7 @@ class Dispatcher:
     def _configure(self) -> None:
         context = self._service.context
         self._rules = Rules.of(context.settings)
-        self._scheduler = Scheduler(self._rules)
+        self._scheduler = Scheduler(self._rules, self._service.limit_of)
         self._book = PeerBook(context, self._scheduler, self._aside)
         self._holds = Holds(context.paths.held(context.conf.name))
         self._calling = CallingBack(context, self._aside, self._book, self._holds)
@@ -293,6 +293,7 @@ class Dispatcher:
             return
         self._rules = self._scheduler.rules = Rules.of(self._service.context.settings)
         self._scheduler.give_up_all()
+        self._scheduler.limits_changed()
         self._sends.close()
         self._sends = Sends.of(self._service.context, self._rules, begins=False)
         self._book.forget(self._service.context)

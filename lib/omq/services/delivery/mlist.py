@@ -69,6 +69,7 @@ class Peer:
     count: int = 0
     active: int = 0
     probing: bool = False  # it was down: one process tries it
+    paced: bool = False  # its limit leaves it alone for a while
     mean_s: float = 0.0
     entry: int = 0  # number of its entry in the heap, 0: none
     key: tuple[int, int] = _NO_ENTRY  # priority and active of that entry
@@ -156,7 +157,8 @@ class Channel:
 
     def _forget(self) -> None:
         """Peers of which there is nothing: only what they lately took to answer is lost."""
-        self.peers = {name: peer for name, peer in self.peers.items() if peer.count or peer.active}
+        self.peers = {name: peer for name, peer in self.peers.items() if peer.count or peer.active
+                      or peer.paced}
 
     def _valid(self) -> Iterator[Peer]:
         return (peer for _, _, number, peer in self._ready if peer.entry == number)

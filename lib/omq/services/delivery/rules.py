@@ -18,6 +18,15 @@ _MS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLimit:
+    """What one peer may have: processes at once, all of them for any mail (0: as others), and
+    seconds from one message to the next (0: none)."""
+
+    processes: int = 0
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """Times in seconds; conf/omq.conf, section [qmgr], explains each."""
 
@@ -56,8 +65,10 @@ class Rules:
             allowed -= self.reserve_normal
         return max(1, allowed)
 
-    def at_peer(self, priority: int) -> int:
-        """The same for the processes at one peer."""
+    def at_peer(self, priority: int, own: PeerLimit | None = None) -> int:
+        """The same for the processes at one peer, which may have a limit of its own."""
+        if own is not None and own.processes:
+            return own.processes
         reserve = self.peer_reserve_urgent if priority < PRIORITY_URGENT else 0
         return max(1, self.peer_concurrency - reserve)
 

@@ -14,6 +14,8 @@ Rules (source: the second seed, "Queue Manager in depth"; settings: omq.services
    an idle one at once, another after its message; a channel that has none is given one;
 5. at most `peer_concurrency` processes work for one peer, the last `peer_reserve_urgent` for urgent
    mail only; one that was down is tried by one process;
+   a peer may have a limit of its own, also of messages in a time: then one comes after the other's
+   time, however many processes are free (`limit_of`);
 6. what waits for a fast peer is given several at a time, as many as it takes in `run_s`.
 
 Invariants: an Mlist waits, or is with one process, or its end was told; a peer's `active` is the
@@ -22,6 +24,7 @@ number of processes that have Mlists of it.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,9 +33,13 @@ from typing import Final
 
 from omq.base.limits import PRIORITY_URGENT
 from omq.services.delivery.mlist import Channel, Mlist, Peer
-from omq.services.delivery.rules import Rules
+from omq.services.delivery.rules import PeerLimit, Rules
 
 NEVER: Final = math.inf
+
+
+def _as_others(peer: str) -> None:
+    del peer
 
 
 @dataclass(eq=False, slots=True)
@@ -79,10 +86,12 @@ Action = Start | Give | Stop
 
 
 class Scheduler:
-    """See the module. `held` names what an operator holds: peers, channels."""
+    """See the module. `limit_of` says what a peer may have, where that is its own."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
+    def __init__(self, rules: Rules, limit_of: Callable[[str], PeerLimit | None] = _as_others
+                 ) -> None:
+        self.rules, self._limit_of = rules, limit_of
+        self._paced: list[tuple[float, int, str, Peer]] = []  # until when, which, channel
         self.channels: dict[str, Channel] = {}
         self.processes: dict[int, Process] = {}
         self.down: dict[str, float] = {}  # peers that are left alone, until when
@@ -160,11 +169,20 @@ class Scheduler:
         self._rank(channel, peer)
         return taken
 
+    def limits_changed(self) -> None:
+        """Limits of peers are others: who was left alone for the old ones may be served."""
+        self._paced.clear()
+        for channel in self.channels.values():
+            for peer in channel.peers.values():
+                peer.paced = False
+                self._rank(channel.name, peer)
+
     # what is to be done
 
     def decide(self, now: float) -> Iterator[Action]:
         """What to do now, in order; each must be done before the next is asked for. Sets `wake`."""
         self.wake = NEVER
+        self._go_on(now)
         yield from self._stop_those(lambda each: each.given_up)
         for channel in sorted(self.channels.values(), key=self._busy_of):
             yield from self._assign(channel, now)
@@ -204,6 +222,12 @@ class Scheduler:
         rules, run = self.rules, 1
         if peer.mean_s > 0.0 and not peer.probing:
             run = max(1, int(min(rules.run_messages, rules.run_s / peer.mean_s)))
+        limit = self._limit_of(peer.name)
+        if limit is not None and limit.pause_s:
+            self._numbers += 1
+            run, peer.paced = 1, True
+            heapq.heappush(self._paced, (now + limit.pause_s, self._numbers, channel.name, peer))
+            self._wake_at(now + limit.pause_s)
         process.run = peer.take(run)
         peer.active += 1
         if process.last != peer.name:
@@ -264,6 +288,15 @@ class Scheduler:
 
     # helpers
 
+    def _go_on(self, now: float) -> None:
+        """Peers whose limit left them alone until now may be served."""
+        while self._paced and self._paced[0][0] <= now:
+            _, _, channel, peer = heapq.heappop(self._paced)
+            peer.paced = False
+            self._rank(channel, peer)
+        if self._paced:
+            self._wake_at(self._paced[0][0])
+
     def give_up_all(self) -> None:
         """Every process ends after its message: a reload, the end of the service."""
         for process in self.processes.values():
@@ -291,8 +324,9 @@ class Scheduler:
         if served:
             peer.entry = 0  # its next turn comes after the others'
         limit = 0
-        if peer.count:
-            limit = 1 if peer.probing else self.rules.at_peer(peer.priority)
+        if peer.count and not peer.paced:
+            limit = 1 if peer.probing else self.rules.at_peer(
+                peer.priority, self._limit_of(peer.name))
         self.channels[channel].rank(peer, may=peer.active < limit)
 
     def _wake_at(self, when: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from omq.base.errors import OmqError
 from omq.services.delivery.mlist import Mlist, Wait
+from omq.services.delivery.rules import PeerLimit
 from omq.services.delivery.worker import Worker
 from omq.services.readers.service import Disposition, Message, Service
 
@@ -40,6 +41,11 @@ class ChannelService(Service):
     def plan(self, message: Message) -> Plan | Disposition:
         """What is to be done; or at once what becomes of the message."""
         raise NotImplementedError
+
+    def limit_of(self, peer: str) -> PeerLimit | None:
+        """What this peer may have; None: as others."""
+        del peer
+        return None
 
     def worker(self, channel: str) -> Worker:
         """Made in each process of a channel."""

@@ -203,10 +203,11 @@ def split_address(address: str) -> tuple[str, str]:
     return (local, domain.lower().rstrip(".")) if at else (domain, "")
 
 
-def header_fields(body: bytes, scan_bytes: int) -> Iterator[tuple[bytes, int, int]]:
-    """(name in lower case, start, end) of each field with its folded lines and line end."""
-    name, start, at = b"", 0, 0
-    limit = min(len(body), scan_bytes)
+def header_fields(body: bytes, scan_bytes: int, at: int = 0) -> Iterator[tuple[bytes, int, int]]:
+    """(name in lower case, start, end) of each field with its folded lines and line end, of the
+    header that begins at `at`."""
+    name, start = b"", at
+    limit = min(len(body), at + scan_bytes)
     while at < limit:
         line_end = body.find(b"\n", at, limit) + 1 or limit
         if body[at] in b" \t" and name:

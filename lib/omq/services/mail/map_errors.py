@@ -9,6 +9,7 @@ class Fetching(Protocol):
     """What has the answer fetched (omq.services.mail.maps)."""
 
     async def fetch(self, key: str) -> None: ...
+    async def answer(self, key: str) -> tuple[str, ...] | None: ...
 
 
 class MapFailed(Exception):

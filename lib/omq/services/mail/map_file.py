@@ -28,10 +28,11 @@ _ALLOWED: Final = ("file:/path, regexp:/path, command:user /path words, sqlite:/
 _PACKAGES: Final = {"regexp": ("re2", "google-re2"), "ldap": ("ldap3", "ldap3")}
 
 
-def source_of(entry: Entry, *, whole: bool) -> Source:
-    """A source; `whole`: it is asked about addresses, else about logins. ConfigError."""
+def source_of(entry: Entry, *, whole: bool, check: sources.Check | None = None) -> Source:
+    """A source; `whole`: it is asked about addresses, else about logins; `check` says what is no
+    value. ConfigError."""
     kind, _, rest = entry.value.partition(":")
-    check = sources.recipient_problem if whole else sources.sender_problem
+    check = check or (sources.recipient_problem if whole else sources.sender_problem)
     module, package = _PACKAGES.get(kind, ("", ""))
     if module and find_spec(module) is None:
         raise entry.error(f"the package {package} is missing", "pip install 'omq-base[maps]'")

@@ -121,7 +121,7 @@ def _stamp(descriptor: int) -> tuple[int, ...]:
     return state.st_ino, state.st_dev, state.st_size, state.st_mtime_ns
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
+def joined_lines(text: str) -> list[tuple[int, str]]:
     """Lines with their numbers; those that go on with the one before are joined to it."""
     found: list[tuple[int, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -151,7 +151,7 @@ class FileMap:
 
     def _parsed(self, text: str) -> dict[str, tuple[str, ...]]:
         table: dict[str, tuple[str, ...]] = {}
-        for number, line in _lines(text):
+        for number, line in joined_lines(text):
             key, _, rest = line.replace("\t", " ").partition(" ")
             where = f"{self.name}: {self.file.path}:{number}"
             values = checked(where, rest.split(","), self.check)
@@ -196,7 +196,7 @@ class RegexpMap:
         options.case_sensitive, options.log_errors = False, False
         options.max_mem = EXPRESSION_MEMORY_MAX
         rules: list[_Rule] = []
-        for number, line in _lines(text):
+        for number, line in joined_lines(text):
             where = f"{self.name}: {self.file.path}:{number}"
             found = _EXPRESSION.fullmatch(line)
             if found is None or not found[2].strip():

@@ -23,6 +23,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final, Protocol
@@ -67,6 +68,11 @@ class Maps:
     def __bool__(self) -> bool:
         return bool(self._sources)
 
+    @property
+    def names(self) -> str:
+        """Of all sources, for people."""
+        return ", ".join(each.name for each in self._sources)
+
     def known(self, key: str) -> Values:
         """What stands for the key, of what is remembered. MapMissing, MapFailed."""
         if not self._sources:
@@ -93,15 +99,25 @@ class Maps:
         except MapFailed as error:
             raise self._failed(key, error) from error
 
-    async def fetch(self, key: str) -> None:
-        """Have the answer remembered, or that there is none."""
+    async def answer(self, key: str) -> Values:
+        """What stands for the key, while others go on. MapFailed."""
+        try:
+            return self.known(key)
+        except MapMissing:
+            pass
         future = self._begin(key)
         try:
-            self._kept(key, await asyncio.wait_for(asyncio.wrap_future(future), self._timeout_s))
+            return self._kept(key, await asyncio.wait_for(asyncio.wrap_future(future),
+                                                          self._timeout_s))
         except TimeoutError:
-            self._late(key, future)
+            raise self._late(key, future) from None
         except MapFailed as error:
-            self._failed(key, error)
+            raise self._failed(key, error) from error
+
+    async def fetch(self, key: str) -> None:
+        """Have the answer remembered, or that there is none."""
+        with suppress(MapFailed):
+            await self.answer(key)
 
     def close(self) -> None:
         """No more questions: the threads end when they have answered what was asked."""
@@ -154,8 +170,7 @@ class Maps:
 
     def _late(self, key: str, future: Future[Values]) -> MapFailed:
         future.cancel()
-        names = ", ".join(each.name for each in self._sources)
-        return self._failed(key, MapFailed(names, f"no answer in {duration(self._timeout_s)}"))
+        return self._failed(key, MapFailed(self.names, f"no answer in {duration(self._timeout_s)}"))
 
     def _failed(self, key: str, error: MapFailed) -> MapFailed:
         bare = MapFailed(error.source, error.reason)  # without a traceback, which holds sockets

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omq.services.delivery.rules import PeerLimit
 from omq.services.mail.exchanger import Exchanger
 from omq.services.mail.mail_message import split_address
 from omq.services.mail.mx_lookup import (
@@ -100,13 +101,16 @@ class NextHops:
         self._routes = routes
         self._exchangers = Exchangers()
         self._site = settings.unix_tls
+        self._limits: dict[tuple[str, int], PeerLimit] = {}  # of hosts, by their domains
         self._chosen: dict[Peer, dict[str, tuple[Exchanger, LinePolicy]]] = {}
 
-    def of(self, recipient: str) -> Way:
-        """The way of mail for a recipient."""
+    def of(self, recipient: str, sender: str = "") -> Way:
+        """The way of mail for a recipient, from this sender."""
         domain = split_address(recipient)[1]
-        peer = self._routes.peer(domain) or self._smarthost
+        peer = self._routes.peer(domain, sender) or self._smarthost
         if peer is not None:
+            if self._routes.peer_limits and peer == self._routes.own_peer(domain):
+                self._limit(domain, peer)
             if peer.channel != "smtp":
                 return peer
             return self._named(recipient, domain, peer)
@@ -162,8 +166,32 @@ class NextHops:
         if best is None:
             return self._refused(recipient, domain, wanted, refused)
         peer = Peer(best.host, self._port, policies[best].level)
+        if self._routes.peer_limits:
+            self._limit(domain, peer)
         self._choose(peer, domain, best, policies[best])
         return peer
+
+    def limit_of(self, peer: str) -> PeerLimit | None:
+        """What a peer may have, as `str` names it: by a line for its host, else by those for the
+        domains that lead to it and to nobody else's."""
+        if not self._routes.peer_limits:
+            return None
+        known = peer_named(peer)
+        if known is None:
+            return None
+        return self._routes.limit(known.host.lower()) or self._limits.get((known.host, known.port))
+
+    def _limit(self, domain: str, peer: Peer) -> None:
+        """A line for a domain counts for the hosts of it: of several the strictest."""
+        own = self._routes.limit(domain)
+        place = peer.host, peer.port or self._port
+        if own is None or self._routes.limit(peer.host.lower()) is not None:
+            return
+        before = self._limits.pop(place, own)
+        while len(self._limits) >= NAMES_KNOWN:
+            del self._limits[next(iter(self._limits))]
+        both = [each.processes for each in (before, own) if each.processes]
+        self._limits[place] = PeerLimit(min(both, default=0), max(before.pause_s, own.pause_s))
 
     def _choose(self, peer: Peer, domain: str, exchanger: Exchanger, policy: LinePolicy) -> None:
         while len(self._chosen) >= NAMES_KNOWN:  # of plans that were not asked about
@@ -218,15 +246,16 @@ class NextHops:
         for host in hosts:
             self._exchangers.failed(host, seconds)
 
-    def with_another(self, results: Iterable[Result]) -> set[str]:
+    def with_another(self, results: Iterable[Result], sender: str = "") -> set[str]:
         """Recipients that had no answer, and whose domain has a host that may give one."""
         return {each.recipient for each in results
-                if each.verdict is Verdict.TEMPORARY and self._by_name(each.recipient)
+                if each.verdict is Verdict.TEMPORARY and self._by_name(each.recipient, sender)
                 and self._exchangers.another(split_address(each.recipient)[1])}
 
-    def _by_name(self, recipient: str) -> bool:
+    def _by_name(self, recipient: str, sender: str) -> bool:
         domain = split_address(recipient)[1]
-        return self._mx and self._smarthost is None and self._routes.peer(domain) is None
+        return self._mx and self._smarthost is None and (
+            self._routes.peer(domain, sender) is None)
 
 
 def _never(recipient: str, status: str, text: str) -> Result:

@@ -26,6 +26,8 @@ from omq.base.errors import MessageTooLong, OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
+from omq.services.mail.content_checks import CheckFailed
+from omq.services.mail.local_cleaning import cleaned, held
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.map_errors import MapFailed
@@ -70,7 +72,7 @@ class RouterService(Service):
         with self.context.log.together():
             for message in messages:
                 try:
-                    new = tuple(route(message, self.routes, scan_bytes))
+                    new = self._made(message, scan_bytes)
                 except MapFailed as error:
                     moves.append(self._unanswered(message, error))
                     continue
@@ -81,11 +83,34 @@ class RouterService(Service):
         fault.point("router.before_move")
         return moves
 
+    def _made(self, message: Message, scan_bytes: int) -> tuple[Outgoing, ...]:
+        """What takes the message's place; nothing for one that is discarded. MapFailed."""
+        routes = self.routes
+        if not (routes.checks or routes.rewriting):
+            return tuple(route(message, routes, scan_bytes))
+        seen = cleaned(message, routes, scan_bytes)
+        first = mail_id(seen.properties, seen.message_id)
+        self.mail_log.write(("cleanup", f"{first}: {each}") for each in seen.notes)
+        if seen.discarded:
+            return ()
+        if seen.held:
+            return (held(seen, first),)
+        if seen.refusal:
+            _, status, reason = seen.refusal.split(" ", 2)
+            failures = [mail.Failure(each, status, reason) for each in
+                        mail.Envelope.of(seen.properties).recipients]
+            return tuple(messages_of(Source.of(seen), seen.body, failures))
+        return tuple(route(seen, routes, scan_bytes))
+
     def _unanswered(self, message: Message, error: MapFailed) -> Defer:
         """A map has no answer: nobody else has the mail meanwhile, all of it waits."""
-        self.rated.event(events.MAIL_MAP_FAILED, WARNING, error.source, map=error.source,
-                         reason=error.reason, message_id=message.message_id)
-        return Defer(float(self.context.settings.local_retry_s), f"a map: {error}")
+        if isinstance(error, CheckFailed):
+            self.rated.event(events.MAIL_CHECK_FAILED, WARNING, error.source, checks=error.source,
+                             reason=error.reason, message_id=message.message_id)
+        else:
+            self.rated.event(events.MAIL_MAP_FAILED, WARNING, error.source, map=error.source,
+                             reason=error.reason, message_id=message.message_id)
+        return Defer(float(self.context.settings.local_retry_s), f"a look-up: {error}")
 
     def _kept(self, message: Message, new: Sequence[Outgoing]) -> Defer | None:
         """With `soft_bounce` a mail of which a report would tell waits here, whole."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from omq.base import names
 from omq.base.errors import BadName
 from omq.base.limits import MIB
+from omq.services.delivery.rules import PeerLimit
 from omq.services.mail.mail_message import Failure, split_address
 from omq.services.mail.mailbox_rules import MailboxRules
 from omq.services.mail.maildir import mailbox_name
@@ -34,12 +35,15 @@ from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.smtp_address import literal, plain_local
 
 if TYPE_CHECKING:
+    from omq.services.mail.content_checks import Checks
     from omq.services.mail.maps import Maps
+    from omq.services.mail.rewriting import Rewriting
 
 PORT_MAX: Final = 65535
 MAPPED_MAX: Final = 100  # look-ups with a result, for one recipient
 MAPPED_PLACES_MAX: Final = 1000
 DEFAULT: Final = "*"
+NOBODY: Final = "<>"
 REPORT_ERROR: Final = "error"
 POSTMASTER: Final = "postmaster"
 LOOPBACK: Final = frozenset(("127.0.0.1", "::1"))
@@ -140,10 +144,14 @@ class Routes:
     languages: Mapping[str, str] = field(default_factory=dict)  # of senders, for reports
     recipient_maps: Maps | None = None
     sender_maps: Maps | None = None
+    rewriting: Rewriting | None = None
+    checks: Checks | None = None
+    sender_peers: Mapping[str, Peer] = field(default_factory=dict)  # by address or domain
+    peer_limits: Mapping[str, PeerLimit] = field(default_factory=dict)  # by host or domain
 
     def close(self) -> None:
         """No more look-ups."""
-        for each in (self.recipient_maps, self.sender_maps):
+        for each in (self.recipient_maps, self.sender_maps, self.rewriting):
             if each is not None:
                 each.close()
 
@@ -213,9 +221,21 @@ class Routes:
             failures.append(Failure(recipient, "5.4.6", "the alias leads back to itself"))
         return list(found.values()), failures[:1]
 
-    def peer(self, domain: str) -> Peer | None:
-        """Where mail for a domain is sent; None where routes.conf names nobody."""
-        return _by_domain(self.peers, domain)
+    def peer(self, domain: str, sender: str = "") -> Peer | None:
+        """Where mail for a domain is sent: by the domain's own line, by the sender's, by the line
+        for all; None where routes.conf names nobody."""
+        found = _above(self.peers, domain)
+        if found is None and self.sender_peers:
+            found = of_address(self.sender_peers, sender)
+        return self.peers.get(DEFAULT) if found is None else found
+
+    def own_peer(self, domain: str) -> Peer | None:
+        """The peer that a line for this domain, or one above it, names."""
+        return _above(self.peers, domain)
+
+    def limit(self, name: str) -> PeerLimit | None:
+        """What a host, or the hosts of a domain, may have by a line for it, or one above it."""
+        return _above(self.peer_limits, name)
 
     def tls_rule(self, domain: str, host: str) -> TlsRule | None:
         """How mail for a domain to this host is secured; None: the site's way."""
@@ -332,9 +352,16 @@ def peer_named(name: str) -> Peer | None:
 
 def language_of(languages: Mapping[str, str], address: str) -> str:
     """The language of whom a report is for: of the address, its domain, or one above it."""
+    return of_address(languages, address) or ""
+
+
+def of_address(table: Mapping[str, _Value], address: str) -> _Value | None:
+    """What stands for an address, its domain, one above it, or all; "<>" is the null sender's."""
+    if not address:
+        return table.get(NOBODY)
     local, domain = split_address(address)
-    return languages.get(f"{plain_local(local).lower()}@{domain}") or _by_domain(
-        languages, domain) or ""
+    found = table.get(f"{plain_local(local).lower()}@{domain}")
+    return _by_domain(table, domain) if found is None else found
 
 
 def _by_domain(table: Mapping[str, _Value], domain: str) -> _Value | None:

@@ -5,6 +5,9 @@
     [queues]   address, domain, .domain or * = queue       [peers]  domain, .domain or * = host:port
     [mailboxes] user, @domain or * = owner [quota]
     [senders]  login or * = addresses, @domains, *
+    [peer_limits] host, domain, .domain = processes [messages/time]
+    [sender_peers] address, domain, .domain, <> or * = host:port
+    [rewriting], [checks], maps of addresses that are rewritten (omq.services.mail.cleaning_file)
     [recipient_maps], [sender_maps] name = file:, regexp:, command:, sqlite: or ldap: source
     [tls]      domain, host, .domain or * = level [hosts]  [router] limits
     [languages] address, domain, .domain or * = language
@@ -18,8 +21,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,13 +32,16 @@ from omq.base.config_file import Entry, Section, read_sections
 from omq.base.errors import BadName
 from omq.base.limits import GIB, MIB
 from omq.base.settings_file import conf_path
+from omq.services.delivery.rules import PeerLimit
+from omq.services.mail.cleaning_file import SECTIONS, checks_of, rewriting_of
 from omq.services.mail.mail_message import address_problem
 from omq.services.mail.mailbox_rules import rules_of
 from omq.services.mail.maildir import USER_RULE, mailbox_name
 from omq.services.mail.map_file import command_of, source_of
-from omq.services.mail.maps import Maps
+from omq.services.mail.maps import Maps, Source
 from omq.services.mail.routes import (
     DEFAULT,
+    NOBODY,
     POSTMASTER,
     REPORT_ERROR,
     TLS_LEVELS,
@@ -47,14 +54,18 @@ from omq.services.mail.routes import (
 from omq.services.mail.senders import senders_of
 
 FILE_NAME: Final = "routes.conf"
-_SECTIONS: Final = ("local", "aliases", "queues", "peers", "pipes", "mailboxes", "senders", "tls",
-                    "recipient_maps", "sender_maps", "languages", "router")
+_SECTIONS: Final = (
+    "local", "aliases", "queues", "peers", "sender_peers", "peer_limits", "pipes", "mailboxes",
+    "senders", "tls", "recipient_maps", "sender_maps", *SECTIONS, "languages", "router")
 _LOCAL_KEYS: Final = ("domains", "literals", "relayed", "users", "unknown_user", "delimiter")
 _ROUTER_KEYS: Final = ("hops_max", "blind_copies_max", "blind_bytes_max", "map_timeout_s",
                        "map_ttl_s", "map_lookups_max")
 _DELIMITERS: Final = ("+", "-", "=")
 _PIPE_NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 _TLS_HOST: Final = re.compile(r"[a-z0-9_.*?-]{1,255}")
+_LIMIT: Final = re.compile(r"([0-9]{1,4}|-)(?: ([0-9]{1,6})/([0-9]{1,5})?(s|min|h|d))?")
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+PROCESSES_MAX: Final = 1000
 _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*")
 _FILE: Final = "file:"
 _SYSTEM: Final = "passwd:"
@@ -104,6 +115,12 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
                    in sections.get("languages", empty).entries.values()},
         recipient_maps=_maps(sections.get("recipient_maps"), limits, whole=True),
         sender_maps=_maps(sections.get("sender_maps"), limits, whole=False),
+        rewriting=rewriting_of(sections, partial(_made, limits), _timeout_s(limits)),
+        checks=checks_of(sections.get("checks")),
+        peer_limits={_pattern(entry): _limit(entry) for entry
+                     in sections.get("peer_limits", empty).entries.values()},
+        sender_peers={_sender(entry): _peer(entry, pipes) for entry
+                      in sections.get("sender_peers", empty).entries.values()},
     )
     _check_postmaster(routes, local, sections.get("aliases", empty))
     name = hostname.lower()
@@ -120,10 +137,16 @@ def _language(entry: Entry) -> str:
 def _maps(section: Section | None, limits: Mapping[str, Entry], *, whole: bool) -> Maps | None:
     if section is None or not section.entries:
         return None
-    return Maps([source_of(each, whole=whole) for each in section.entries.values()],
-                float(_number(limits, "map_timeout_s", 10, 1, 300)),
-                float(_number(limits, "map_ttl_s", 60, 1, 86400)),
+    return _made(limits, [source_of(each, whole=whole) for each in section.entries.values()])
+
+
+def _made(limits: Mapping[str, Entry], sources: Sequence[Source]) -> Maps:
+    return Maps(sources, _timeout_s(limits), float(_number(limits, "map_ttl_s", 60, 1, 86400)),
                 _number(limits, "map_lookups_max", 20, 1, 1000))
+
+
+def _timeout_s(limits: Mapping[str, Entry]) -> float:
+    return float(_number(limits, "map_timeout_s", 10, 1, 300))
 
 
 def _relayed(local: Section, domains: tuple[str, ...]) -> frozenset[str]:
@@ -258,6 +281,23 @@ def _pattern(entry: Entry) -> str:
     if entry.key != DEFAULT and (DEFAULT in entry.key or " " in entry.key):
         raise entry.error("neither a domain nor an address", "user@domain, domain, .domain or *")
     return entry.key.lower()
+
+
+def _limit(entry: Entry) -> PeerLimit:
+    """`processes`, `processes messages/time` or `- messages/time`."""
+    found = _LIMIT.fullmatch(" ".join(entry.value.split()))
+    counts, messages, times, unit = found.groups() if found is not None else ("", "", "", "")
+    processes = int(counts) if counts and counts != "-" else 0
+    seconds = _SECONDS[unit] * int(times or 1) / (int(messages) or -1) if messages else 0.0
+    if (found is None or processes > PROCESSES_MAX or (counts != "-" and not processes)
+            or (counts == "-" and not messages) or (messages and seconds <= 0)):
+        raise entry.error("no limit", f"processes (1 to {PROCESSES_MAX}) or -, then messages in a "
+                          "time: 2, 2 30/min, - 100/h, 1 1/5s")
+    return PeerLimit(processes, seconds)
+
+
+def _sender(entry: Entry) -> str:
+    return entry.key if entry.key == NOBODY else _pattern(entry)
 
 
 def _queue(entry: Entry) -> str:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from omq import Outgoing
 from omq.base import limits, names
@@ -36,19 +36,35 @@ from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_log import arrival_ns, mail_id
 from omq.services.mail.routes import Destination, Routes
 
-if TYPE_CHECKING:
-    from omq.services.readers.service import Message
-
 PROPERTIES_ROOM_BYTES: Final = 4 * KIB
 """Beside the recipients, properties have names, lengths and a sender: room kept for them."""
 
 _DROPPED: Final = mail.BLIND_FIELDS | {b"return-path"}
+
+
+class Seen(Protocol):
+    """What is asked of a message: one of a queue, or what checks and rewriting made of it."""
+
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def properties(self) -> Mapping[str, Any]: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def put_time_ns(self) -> int: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def correlation_id(self) -> bytes: ...
+
+
 Routed = Destination | mail.Failure
 Resolve = Callable[[str], tuple[list[Destination], list[mail.Failure]]]
 """A recipient's destinations and failures (Routes.resolve)."""
 
 
-def route(message: Message, routes: Routes, scan_bytes: int) -> Iterator[Outgoing]:
+def route(message: Seen, routes: Routes, scan_bytes: int) -> Iterator[Outgoing]:
     """The messages that take the place of a submitted one; at least one. MapFailed."""
     properties, text = message.properties, message.body
     fields = list(mail.header_fields(text, scan_bytes))
@@ -144,7 +160,7 @@ class Source:
     message_id: bytes = b""  # of the only message that may come of it
 
     @classmethod
-    def of(cls, message: Message, properties: Mapping[str, str] | None = None) -> Source:
+    def of(cls, message: Seen, properties: Mapping[str, str] | None = None) -> Source:
         """Of this one, whose properties may be known; one that came without an id is given one."""
         found = message.properties if properties is None else properties
         first = found.get(mail.ID) or message.message_id

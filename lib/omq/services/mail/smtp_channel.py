@@ -17,8 +17,10 @@ from omq.base.event_log import WARNING
 from omq.services.delivery.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import mail_log_of
-from omq.services.mail.mail_message import split_address
+from omq.services.mail.mail_message import one_line, split_address
+from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.peer_line import Security
+from omq.services.mail.rewriting import header_addresses, with_addresses
 from omq.services.mail.routes import Peer, peer_named
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
 from omq.services.mail.smtp_reply import Result, Verdict
@@ -26,6 +28,9 @@ from omq.services.mail.tls_policy import LinePolicy, of_row
 from omq.services.mail.tls_sessions import TlsSession, TlsSessions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omq.services.mail.rewriting import Rewriting
     from omq.services.readers.service import ServiceContext
 
 SENDER = "sender"
@@ -39,11 +44,13 @@ POLICIES = "policies"  # what lines to peers need, by peer and domain
 class SmtpChannel:
     """One process."""
 
-    def __init__(self, context: ServiceContext, security: Security, *, lmtp: bool = False) -> None:
+    def __init__(self, context: ServiceContext, security: Security, *, lmtp: bool = False,
+                 rewriting: Rewriting | None = None) -> None:
         settings = context.settings
         self._log, self._mail_log = context.log, mail_log_of(context)
         self._security = replace(security, tell=self._tell, note=self._note)
         self._lmtp = lmtp
+        self._rewriting, self._scan_bytes = rewriting, settings.mail_header_scan_bytes
         self._sessions = TlsSessions.of(context)
         self._policies: dict[str, LinePolicy] = {}  # by domain, of the mail that is being sent
         self._connections: OrderedDict[Peer, SmtpConnection] = OrderedDict()
@@ -63,13 +70,21 @@ class SmtpChannel:
         self._policies = {domain: of_row(peer.tls, rows.get(domain)) for domain in
                           dict.fromkeys(split_address(each)[1] for each in recipients)}
         tlsa = next((each.tlsa for each in self._policies.values() if each.tlsa), ())
+        try:
+            sender, names, body = self._outside(head[SENDER], recipients, body)
+        except MapFailed as error:
+            return Report([row_of(Result(each, Verdict.TEMPORARY, "4.3.0", one_line(str(error))),
+                                  peer) for each in recipients])
+        wishes = {names[each]: wish for each, wish in head.get(WISHES, {}).items()
+                  if each in names}  # others are other peers'
         for start in range(0, len(recipients), self._recipients_max):
             group = recipients[start : start + self._recipients_max]
             connection = self._connection(peer)
-            results += connection.send(Mail(head[SENDER], group, body, head[SMTPUTF8],
-                                            head.get(PARAMETERS, ""), head.get(WISHES, {}),
-                                            head.get(ADDRESSES, {}).get(head[PEER], ()),
-                                            tlsa=tlsa))
+            told = [*dict.fromkeys(names[each] for each in group)]
+            answers = {each.recipient: each for each in connection.send(Mail(
+                sender, told, body, head[SMTPUTF8], head.get(PARAMETERS, ""), wishes,
+                head.get(ADDRESSES, {}).get(head[PEER], ()), tlsa=tlsa))}
+            results += [replace(answers[names[each]], recipient=each) for each in group]
             if not connection.reached:
                 reason = results[-1].text
                 results += [replace(results[-1], recipient=each)
@@ -77,6 +92,19 @@ class SmtpChannel:
                 return Report([row_of(each, peer) for each in results], reached=False,
                               reason=reason)
         return Report([row_of(each, peer) for each in results])
+
+    def _outside(self, sender: str, recipients: Sequence[str], body: bytes
+                 ) -> tuple[str, dict[str, str], bytes]:
+        """Sender, recipients by what they are called here, and text as other hosts see them
+        ([generic_maps]). MapFailed."""
+        rewriting = self._rewriting
+        if rewriting is None or rewriting.generic is None or self._lmtp:
+            return sender, {each: each for each in recipients}, body
+        scan_bytes = self._scan_bytes
+        answers = {(kind, address): rewriting.outside(address)
+                   for kind, address in header_addresses(body, scan_bytes)}
+        return (rewriting.outside(sender), {each: rewriting.outside(each) for each in recipients},
+                with_addresses(body, answers, scan_bytes))
 
     def idle(self) -> None:
         """Say goodbye to all peers."""

@@ -11,6 +11,9 @@ users), so that a flood of strangers at one takes none of another's; a client ma
 at each. The last of a port's are for clients that have none there yet (`smtp_sessions_reserved`): a
 few clients that hold all they may do not lock out the rest. Acts are counted over all ports.
 
+Users who have logged in, and domains of senders, are counted in the same way by a table each
+(Handler.users, Handler.domains): strangers take no room there.
+
 Bounded: at most CLIENTS_MAX sources are remembered; beyond it those whose period is over are
 forgotten, then the oldest: a flood of them costs the others' counts, never memory.
 """
@@ -36,6 +39,9 @@ class Act(Enum):
     RECIPIENT = "smtp_client_recipients_max"
     ERROR = "smtp_client_errors_max"
     LOGIN_FAILED = "smtp_client_logins_max"
+    USER_MESSAGE = "smtp_login_messages_max"
+    USER_RECIPIENT = "smtp_login_recipients_max"
+    DOMAIN_MESSAGE = "smtp_sender_domain_messages_max"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from omq.base import clock, events, limits
 from omq.base.event_log import WARNING
 from omq.base.settings import Settings
 from omq.services.mail.dsn import dsn_request_of
+from omq.services.mail.mail_message import split_address
+from omq.services.mail.rewriting import Class, known
 from omq.services.mail.senders import may_send_as
 from omq.services.mail.smtp_address import parameters_of, path_of
 from omq.services.mail.smtp_chunk import chunk_of
@@ -132,6 +134,8 @@ class EnvelopeCommands:
                             path[0])
         if self._exceeds(Act.MESSAGE):
             return self._no("MAIL", "450 4.7.1 too many messages of this client", path[0])
+        if over := self._over_rate(path[0]):
+            return self._no("MAIL", over, path[0])
         memory, size = self._handler.memory, int(parameters.get("SIZE") or 0)
         if COPIES * size > memory.limit - memory.used:
             return self._no("MAIL", NO_MEMORY, path[0])
@@ -154,10 +158,17 @@ class EnvelopeCommands:
         address, policy = path[0], self._handler.policy
         if not self._counted and self._exceeds(Act.RECIPIENT):
             return self._no("RCPT", "450 4.7.1 too many recipients of this client", address)
+        if not self._counted and self._user and self._handler.users.exceeds(
+                self._user.lower(), Act.USER_RECIPIENT, self.settings, clock.monotonic_ns(),
+                own=False):
+            return self._no("RCPT", "450 4.7.1 too many recipients of this user", address)
         if (problem := address_problem(address, utf8=given.utf8)) is not None:
             return f"553 5.1.3 the recipient is no address: {problem}"
+        routes, named = policy.routes, address
+        if routes.rewriting and self._listener is not Listener.RETURNED:
+            address = routes.rewriting.of(named, Class.ENVELOPE_RECIPIENT, known)
         accepted, resolved = policy.resolved(address)
-        if not accepted and not self._may_relay:
+        if not (accepted or routes.accepts(named)) and not self._may_relay:
             return self._no("RCPT", "550 5.7.1 relaying is not allowed", address)
         lost = policy.unreachable(address, resolved, int(given.parameters.get("SIZE") or 0),
                                   given.promised)
@@ -234,6 +245,18 @@ class EnvelopeCommands:
     def _exceeds(self, act: Act) -> bool:
         return not self._own and self._handler.clients.exceeds(
             self._key, act, self.settings, clock.monotonic_ns(), own=False)
+
+    def _over_rate(self, sender: str) -> str:
+        """The reply to a user, or to a domain, that has sent enough; empty: more may come."""
+        handler, now = self._handler, clock.monotonic_ns()
+        if self._user and handler.users.exceeds(self._user.lower(), Act.USER_MESSAGE,
+                                                self.settings, now, own=False):
+            return "450 4.7.1 too many messages of this user"
+        domain = split_address(sender)[1]
+        if domain and self._may_relay and handler.domains.exceeds(
+                domain, Act.DOMAIN_MESSAGE, self.settings, now, own=False):
+            return "450 4.7.1 too many messages of this sender's domain"
+        return ""
 
     def _client(self) -> str:
         return f"{fit(self._helo) or 'unknown'}[{self._peer}]"

@@ -24,6 +24,8 @@ from omq.services.mail.smtp_filter import Filter
 from omq.services.mail.smtp_intake import Intake
 from omq.services.mail.smtp_policy import Policy, Resolved
 
+CHECKS_AT_ONCE: Final = 2
+"""Texts that [checks] look at; the others wait for their turn, within their time."""
 ADDRESSES_KNOWN_MAX: Final = 1000
 """Whose check is remembered: some MB at most, for a command line is bounded (smtp_input)."""
 
@@ -90,7 +92,11 @@ class Handler:
     memory: Memory
     checking: ThreadPoolExecutor  # of passwords
     filter: Filter
+    looking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(
+        CHECKS_AT_ONCE, thread_name_prefix="checks"))  # at texts; without work no thread
     clients: Clients = field(default_factory=Clients)
+    users: Clients = field(default_factory=Clients)  # by login
+    domains: Clients = field(default_factory=Clients)  # of senders who may relay
     untold: list[Accepted] = field(default_factory=list)
 
     def accepted(self, taken: Accepted) -> None:

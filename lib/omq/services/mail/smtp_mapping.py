@@ -14,8 +14,8 @@ from typing import Final
 from omq.base import events
 from omq.base.event_log import WARNING
 from omq.services.mail.map_errors import MapFailed, MapMissing
+from omq.services.mail.smtp_cleaning import CleaningCommands
 from omq.services.mail.smtp_handler import Answer
-from omq.services.mail.smtp_milters import MilterCommands
 
 LOOKUPS_MAX: Final = 1000
 """For one command: `Routes.resolve` ends before; this bounds answers that are forgotten at once."""
@@ -24,7 +24,7 @@ _NO_ANSWER: Final = "451 4.3.0 the address cannot be looked up now, try again la
 Command = Callable[[str], Answer | str]
 
 
-class MappingCommands(MilterCommands):
+class MappingCommands(CleaningCommands):
     """A session whose addresses are looked up."""
 
     def _on_mail(self, argument: str) -> Answer | str:

@@ -112,6 +112,7 @@ class SmtpServer:
             for server in self._servers.values():
                 server.close()
             self._handler.checking.shutdown(wait=False, cancel_futures=True)
+            self._handler.looking.shutdown(wait=False, cancel_futures=True)
             await loop.run_in_executor(None, self._handler.filter.close)
             await loop.run_in_executor(None, self._handler.intake.close)
             self._handler.tell()

@@ -43,6 +43,7 @@ from omq.base.errors import OmqError
 from omq.base.event_log import REPORT, WARNING
 from omq.services.delivery.dispatcher import Dispatcher
 from omq.services.delivery.mlist import Mlist, Wait
+from omq.services.delivery.rules import PeerLimit
 from omq.services.delivery.service import ChannelService, Group, Plan
 from omq.services.delivery.worker import Worker
 from omq.services.mail import mail_message as mail
@@ -114,13 +115,17 @@ class UnixOutService(ChannelService):
         ways = NextHops(settings, routes, self._tls_sessions.note)
         self._routes, self._security, self._ways, self._sts = routes, security, ways, sts
 
+    def limit_of(self, peer: str) -> PeerLimit | None:
+        return self._ways.limit_of(peer)
+
     def worker(self, channel: str) -> Worker:
         if channel == NAMES:
             return NamesWorker(self.context.settings, self._routes,
                                sts_domains(self.context, self._sts))
         if channel == PIPE:
             return PipeChannel(self.context.settings, self._routes.pipes)
-        return SmtpChannel(self.context, self._security, lmtp=channel == LMTP)
+        return SmtpChannel(self.context, self._security, lmtp=channel == LMTP,
+                           rewriting=self._routes.rewriting)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -150,7 +155,8 @@ class UnixOutService(ChannelService):
         for each in recipients:
             if each not in ways:
                 problem = problems[each]
-                ways[each] = refused(each, "5.1.3", problem) if problem else self._ways.of(each)
+                ways[each] = refused(each, "5.1.3", problem) if problem else (
+                    self._ways.of(each, envelope.sender))
         results = [each for each in ways.values() if isinstance(each, Result)]
         unknown = _by_way(ways, LookUp)
         if unknown:
@@ -198,7 +204,9 @@ class UnixOutService(ChannelService):
         if wait is not None and wait.down:
             self._ways.unreached((each.mta for each in found if each.mta
                                   and each.verdict is Verdict.TEMPORARY), wait.seconds)
-        again = self._ways.with_another(found) if wait is not None and wait.down else set()
+        sender = mail.Envelope.of(message.properties).sender
+        again = self._ways.with_another(found, sender) if (
+            wait is not None and wait.down) else set()
         if looked_up or again:
             self._ways.learn(looked_up)
             return self._plan(message, [each for each in found if each.recipient not in again])

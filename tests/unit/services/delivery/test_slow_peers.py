@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class Host:
     seconds: dict[str, float]
     rules: dict[str, Any]
     mutant: Mutant | None = None
+    limits: dict[str, tuple[int, float]] = field(default_factory=dict)
     now: float = 0.0
     sends: list[Send] = field(default_factory=list)
     starts: list[tuple[float, str]] = field(default_factory=list)
@@ -51,7 +53,8 @@ class Host:
         self._names = _with(scheduler_module, self.mutant)
         if self.mutant is not None:  # a module of its own
             self._names["Channel"] = _with(mlist_module, self.mutant)["Channel"]
-        self._scheduler = self._names["Scheduler"](self._rules)
+        self._scheduler = self._names["Scheduler"](self._rules, lambda peer: (
+            rules_module.PeerLimit(*self.limits[peer]) if peer in self.limits else None))
         self._ends: list[tuple[float, int, Any]] = []
 
     def play(self, *mails: tuple[float, str, int, int], channel: str = "smtp",
@@ -197,6 +200,22 @@ def peer_concurrency(value: tuple[int, int], mutant: Mutant | None) -> bool:
         (begin, peer) == (1.0, "b") for begin, _, _, _, peer, _ in host.sends)
 
 
+def own_limit(value: tuple[int, float], mutant: Mutant | None) -> bool:
+    """A peer with a limit has no more processes, nor more messages in a time, also where others
+    are free and its mail is urgent; the others have theirs."""
+    most, pause_s = value
+    host = Host({"a": 20.0, "b": 20.0}, {"peer_concurrency": 4, "peer_reserve_urgent": 1}, mutant,
+                limits={"a": (most, pause_s)})
+    host.play((0.0, "a", NORMAL, 20), (1.0, "a", URGENT, 20), (0.0, "b", NORMAL, 20))
+    begins = sorted(each[0] for each in host.sends if each[4] == "a")
+    gaps = [after - before for before, after in pairwise(begins)]
+    allowed = most or 4
+    return (host.most(lambda each: each[4] == "b") == 3
+            and host.most(lambda each: each[4] == "a") == min(
+                allowed, math.ceil(20.0 / pause_s) if pause_s else allowed)
+            and (not pause_s or min(gaps) >= pause_s))
+
+
 CASES: Final[dict[str, tuple[Callable[[Any, Mutant | None], bool], tuple[Any, ...],
                              tuple[Mutant, ...]]]] = {
     "least busy peer first": (least_busy, (4, 6, 11), (
@@ -223,6 +242,11 @@ CASES: Final[dict[str, tuple[Callable[[Any, Mutant | None], bool], tuple[Any, ..
     "qmgr_peer_concurrency": (peer_concurrency, ((3, 1), (6, 2), (5, 4)), (
         ("may=peer.active < limit", "may=limit > 0"),
         ("reserve = self.peer_reserve_urgent if", "reserve = 0 if"))),
+    "peer_limits": (own_limit, ((1, 0.0), (2, 0.0), (7, 0.0), (0, 8.0), (2, 15.0), (3, 30.0)), (
+        ("own is not None and own.processes", "False"),
+        ("run, peer.paced = 1, True", "pass"),
+        ("peer.count and not peer.paced", "peer.count"),
+        ("now + limit.pause_s, self._numbers", "now, self._numbers"))),
 }
 """Rule: what sees it, values of its setting, and the rule taken out."""
 

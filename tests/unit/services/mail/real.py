@@ -114,3 +114,46 @@ def sink(home: Path) -> Iterator[tuple[int, Server]]:
         yield port, server
     finally:
         server.stop()
+
+
+_UNBOUND = """\
+server:
+  directory: "{home}"
+  chroot: ""
+  username: ""
+  pidfile: ""
+  use-syslog: no
+  logfile: ""
+  verbosity: 1
+  val-log-level: 2
+  interface: 127.0.0.1
+  port: {port}
+  do-ip6: no
+  num-threads: 1
+  module-config: "validator iterator"
+  local-zone: "test." nodefault
+{anchor}remote-control:
+  control-enable: no
+auth-zone:
+  name: "{name}"
+  zonefile: "{home}/zone"
+  for-downstream: no
+  for-upstream: yes
+"""
+
+
+@contextmanager
+def unbound(home: Path, name: str, zone: str, anchor: str) -> Iterator[int]:
+    """A validating resolver that has this zone from a file, and verifies it all the same; its
+    port. `anchor`: a DS record, or nothing: then the zone counts as not signed."""
+    program, port = found("usr/sbin/unbound", "unbound"), free_port()
+    (home / "zone").write_text(zone)
+    line = f'  trust-anchor: "{anchor}"\n' if anchor else ""
+    (home / "conf").write_text(_UNBOUND.format(home=home, port=port, name=name, anchor=line))
+    server = Server("unbound", home)
+    server.start([program, "-d", "-c", home / "conf"], software.environment())
+    try:
+        server.wait_port(port)
+        yield port
+    finally:
+        server.stop()

@@ -18,8 +18,9 @@ from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Done, Move
 from tests.bench.peers.postfix import LOCAL_DOMAIN, Postfix
 from tests.bench.peers.processes import pause
+from tests.tidy.tree import ROOT
 from tests.unit.services.mail.conftest import sent_by
-from tests.unit.services.mail.real import dovecot, found, name_server, sink
+from tests.unit.services.mail.real import dovecot, found, name_server, run, sink
 
 BODY = b"Subject: x\r\n\r\n.hello\r\n"
 WAIT_S = 120
@@ -115,3 +116,18 @@ def test_postfix_delivers_what_it_was_handed(unix: Any, tmp_path: Path) -> None:
     for file in files:
         header, _, body = file.read_bytes().partition(b"\n\n")
         assert (b"\nSubject: x\n" in header + b"\n", body) == (True, b".hello\n")
+
+
+def test_the_parameters_of_postfix_are_there(tmp_path: Path) -> None:
+    """Those that MAIL.md names where its comparison is from: by Postfix's own postconf."""
+    program = found("usr/sbin/postconf", "postfix")
+    (tmp_path / "main.cf").write_text("compatibility_level = 3.6\nmail_owner = daemon\n"
+                                      "setgid_group = mail\n")
+    said = run([program, "-c", tmp_path, "-d"]).stdout
+    there = {line.partition(" =")[0] for line in said.splitlines()}
+    assert len(there) > 500
+    section = (ROOT / "lib/omq/docs/MAIL.md").read_text().partition(
+        "### Where the cells are from\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")][1:]
+    named = {name for row in rows for name in re.findall(r"`([a-z0-9_]+_[a-z0-9_]+)`", row)}
+    assert len(named) > 25 and not named - there

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dns.dnssec
+import dns.zone
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from omq.base import clock, events
@@ -28,6 +31,7 @@ from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Defer, Done
 from tests.unit.services.mail.conftest import sent_by
 from tests.unit.services.mail.name_server import NameServer
+from tests.unit.services.mail.real import unbound
 from tests.unit.services.mail.stage_peer import StagePeer
 from tests.unit.services.mail.sts_server import HEAD, StsServer, policy
 
@@ -358,6 +362,50 @@ def test_wrong_rules_are_refused(conf_dir: Path, rule: str) -> None:
     (conf_dir / "routes.conf").write_text(f"[tls]\n{rule}\n")
     with pytest.raises(ConfigError, match="no rule for TLS"):
         load_routes(conf_dir)
+
+
+def signed(records: dict[str, list[str]], damaged: str = "") -> tuple[str, str]:
+    """a.test as a zone file with its signatures, made now, and its DS record. `damaged`: a text of
+    the signed zone that is another afterwards, as on the way."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    lines = ["@ 60 IN SOA ns hostmaster 1 3600 600 86400 60", "@ 60 IN NS ns",
+             "ns 60 IN A 127.0.0.1"]
+    for name, values in records.items():
+        owner, kind = name.split()
+        lines += [f"{owner}. 60 IN {kind} {each}" for each in values]
+    zone = dns.zone.from_text("\n".join(lines), origin="a.test.", relativize=False)
+    public = dns.dnssec.make_dnskey(key.public_key(), dns.dnssec.Algorithm.ED25519, flags=257)
+    dns.dnssec.sign_zone(zone, keys=[(key, public)], lifetime=86400, add_dnskey=True)
+    text = zone.to_text(relativize=False)
+    assert not damaged or text.count(damaged) == 1
+    other = f"{damaged[:-1]}{'1' if damaged[-1:] == '0' else '0'}"
+    digest = dns.dnssec.make_ds("a.test.", public, "SHA256")
+    return (text.replace(damaged, other) if damaged else text) + "\n", f"a.test. IN DS {digest}"
+
+
+@pytest.mark.parametrize(("what", "level"), [
+    ("signed", "dane"), ("another certificate", ""), ("damaged", ""), ("no anchor", "may")])
+def test_a_resolver_that_validates(unix: Any, authority: Authority, noted: Any, tmp_path: Path,
+                                   what: str, level: str) -> None:
+    """unbound itself, with a zone that is signed: who publishes has what he says, and what was
+    changed on the way has the mail wait. A zone that nobody vouches for is not signed."""
+    home = tmp_path / "unbound"
+    home.mkdir()
+    context, own = authority.server("mx.a.test")
+    with StagePeer(context=context) as peer:
+        record = tlsa(3, 1, 1, authority.certificate if what == "another certificate" else own)
+        zone, anchor = signed(at(peer.port, record),
+                              record.split()[-1] if what == "damaged" else "")
+        with unbound(home, "a.test", zone, "" if what == "no anchor" else anchor) as port:
+            send = unix({}, peer.port, unix_tls="dane", dns_servers=f"127.0.0.1:{port}")
+            found = send()
+        if not level:
+            assert isinstance(found, Defer)
+            assert silent(peer)
+            return
+        assert found == Done()
+        assert len(peer.received) == 1
+    assert noted()[-1]["policy"] == ("tlsa" if level == "dane" else "no-policy-found")
 
 
 # MTA-STS

@@ -1,4 +1,5 @@
-"""Milters of others, as Debian has them: OpenDKIM signs and verifies, OpenDMARC refuses."""
+"""Milters of others, as Debian has them: OpenDKIM signs and verifies, OpenDMARC refuses, rspamd
+refuses, marks and holds."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.peers import software
 from tests.unit.services.mail.real import found
 from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
 from tests.unit.services.mail.smtp.test_milter import send
@@ -104,3 +106,89 @@ def test_opendmarc_refuses_in_its_words(server: Callable[..., Running], tmp_path
         said = send(running, text=b"Subject: no sender\r\n\r\nx\r\n")
         assert said.startswith("550 5.7.") or said.startswith("554 5.7."), said
         assert not running.manager.puts
+
+
+RSPAMD = """\
+options {{
+  pidfile = "{home}/pid"; filters = []; url_tld = "{home}/tld"; tempdir = "{home}";
+  control_socket = "{home}/control mode=0600"; rrd = "{home}/rrd"; stats_file = "{home}/stats";
+  hs_cache_dir = "{home}"; dns {{ nameserver = ["127.0.0.1:9"]; timeout = 1s; retransmits = 1; }}
+}}
+logging {{ type = "console"; level = "notice"; }}
+actions {{ reject = 15; add_header = 6; }}
+worker "rspamd_proxy" {{
+  bind_socket = "{home}/socket mode=0600"; milter = yes; count = 1; {more}
+  upstream "local" {{ default = yes; self_scan = yes; }}
+}}
+worker "controller" {{ bind_socket = "{home}/ctl mode=0600"; count = 1; }}
+lua = "{home}/rules.lua";
+"""
+RULES = """\
+rspamd_config.MONEY = {
+  callback = function(task)
+    return (task:get_header('Subject') or ''):find('money') ~= nil
+  end, score = 7.0, group = 'here'}
+"""
+GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n"
+
+
+@contextmanager
+def rspamd(home: Path, more: str = "") -> Iterator[str]:
+    """Its proxy alone, which looks at mail itself: a rule of the test's, and what is built in."""
+    program = found("usr/bin/rspamd", "rspamd")
+    home.mkdir()
+    tree = program.parents[2]
+    share = tree / "usr/share/rspamd"
+    (home / "conf").write_text(RSPAMD.format(home=home, more=more))
+    (home / "rules.lua").write_text(RULES)
+    (home / "tld").write_text("com\ntest\n")
+    places = {"SHAREDIR": share, "LUALIBDIR": share / "lualib", "RULESDIR": share / "rules",
+              "PLUGINSDIR": share / "plugins", "DBDIR": home, "RUNDIR": home, "LOGDIR": home,
+              "CONFDIR": home}
+    known = software.environment()
+    known["LD_LIBRARY_PATH"] += f":{tree}/usr/lib/rspamd"
+    mine = ["-u", "root", "-g", "root", "-i"] if os.geteuid() == 0 else []
+    with (home / "log").open("wb") as log:
+        started = subprocess.Popen(
+            [program, "-f", "-c", home / "conf", *mine,
+             *(f"--var={name}={place}" for name, place in places.items())],
+            stdout=log, stderr=log, cwd=home, env=known)
+    try:
+        until((home / "socket").exists, lambda: (home / "log").read_text())
+        yield f"unix:{home}/socket"
+    finally:
+        started.terminate()  # it ends its own processes first
+        started.wait(TIMEOUT_S)
+
+
+def test_rspamd_refuses_marks_and_lets_pass(server: Callable[..., Running], tmp_path: Path) -> None:
+    with rspamd(tmp_path / "r") as place:
+        running = server(smtp_milters=place)
+        assert send(running, text=b"Subject: x\r\n\r\n" + GTUBE).startswith("554 5.7.1 Gtube")
+        assert send(running, text=TEXT) == "250"
+        assert send(running, text=TEXT.replace(b"two", b"money")) == "250"
+        plain, marked = (put[1][put[1].index(b"From:"):] for put in running.manager.puts)
+    assert plain == TEXT, "not a byte of it is changed"
+    assert b"X-Spam: Yes\r\n" in running.manager.puts[1][1]
+    assert marked.replace(b"X-Spam: Yes\r\n", b"") == TEXT.replace(b"two", b"money")
+
+
+def test_rspamd_has_a_mail_held(server: Callable[..., Running], tmp_path: Path) -> None:
+    with rspamd(tmp_path / "r", "quarantine_on_reject = yes;") as place:
+        running = server(smtp_milters=place)
+        assert send(running, text=b"Subject: x\r\n\r\n" + GTUBE) == "250"
+    ((queue, _, _, properties),) = running.manager.puts
+    assert queue == "DEFER" and properties["mail.held"]
+
+
+def test_arc_fields_stay(server: Callable[..., Running]) -> None:
+    """Of others and in our name: who reads them verifies them. Authentication-Results in our name
+    go all the same."""
+    text = (b"ARC-Seal: i=1; a=rsa-sha256; cv=none; d=far.test; s=x; b=AA==\r\n"
+            b"ARC-Message-Signature: i=1; a=rsa-sha256; d=far.test;\r\n\ts=x; b=B=\r\n"
+            b"ARC-Authentication-Results: i=1; mx.test; spf=pass\r\n")
+    running = server(smtp_relay_networks="192.0.2.0/24")
+    assert send(running, text=text + b"Authentication-Results: mx.test; spf=pass\r\n" + TEXT
+                ) == "250"
+    ((_, put, _, _),) = running.manager.puts
+    assert put.endswith(text + TEXT)

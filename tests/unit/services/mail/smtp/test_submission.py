@@ -264,3 +264,50 @@ def test_what_is_no_sender_is_named_with_its_line(conf_dir: Path, line: str) -> 
     with pytest.raises(ConfigError) as raised:
         load_routes(conf_dir)
     assert raised.value.fields["line"] == 2
+
+
+def logged_in(client: Any, name: str = "alice", password: str = "secret", **settings: Any) -> Any:
+    made = client(**settings)
+    made.login(name, password)
+    return made
+
+
+def test_a_rate_is_a_users_wherever_he_comes_from(client: Any) -> None:
+    """Of messages and of recipients, refused ones, too; another user has his own."""
+    first = logged_in(client, smtp_login_messages_max=2, smtp_login_recipients_max=4)
+    first.sendmail("alice@here.test", ["a@far.test"], TEXT)
+    second = logged_in(client)
+    assert second.mail("alice@here.test")[0] == 250
+    assert [second.rcpt(f"r{number}@far.test")[0] for number in range(4)] == [250, 250, 250, 450]
+    assert second.data(TEXT)[0] == 250
+    assert first.mail("alice@here.test") == (450, b"4.7.1 too many messages of this user")
+    other = logged_in(client, "bob@here.test", "geheim")
+    other.sendmail("bob@here.test", ["a@far.test"], TEXT)
+    assert len(first.running.manager.puts) == 3
+
+
+def test_a_rate_of_the_domain_of_senders(client: Any, conf_dir: Path) -> None:
+    """All users together, not strangers, who could name anybody's."""
+    alice = logged_in(client, smtp_sender_domain_messages_max=2,
+                      smtp_relay_networks="192.0.2.0/24")
+    with alice.running.client() as stranger:
+        for _ in range(5):
+            stranger.sendmail("x@here.test", ["a@here.test"], TEXT)
+    alice.sendmail("alice@here.test", ["a@far.test"], TEXT)
+    bob = logged_in(client, "bob@here.test", "geheim")
+    bob.sendmail("bob@HERE.test", ["a@far.test"], TEXT)
+    assert alice.mail("alice@here.test") == (
+        450, b"4.7.1 too many messages of this sender's domain")
+    alice.rset()
+    assert alice.mail("")[0] == 250, "reports have no domain"
+
+
+def test_a_rate_is_over_with_its_time(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omq.base import clock
+
+    alice = logged_in(client, smtp_login_messages_max=1)
+    alice.sendmail("alice@here.test", ["a@far.test"], TEXT)
+    assert alice.mail("alice@here.test")[0] == 450
+    now = clock.monotonic_ns()
+    monkeypatch.setattr(clock, "monotonic_ns", lambda: now + 61 * clock.NS_PER_S)
+    assert alice.mail("alice@here.test")[0] == 250
