@@ -35,7 +35,7 @@ from omq.core.engine.groups import GROUPED
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules_of_queue import QueueRules
-from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
+from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, POISON, SPECIAL_QUEUES, Core
 from omq.fast.reader_note import Note
 from omq.format.index import Counter, EntryState
 from omq.format.message import (
@@ -285,11 +285,16 @@ class Workload:
                             expiry=self._time())
 
     def _members(self) -> list[int]:
-        """What a barrier may wait for, or has been there."""
+        """What a barrier may wait for, mostly what somebody has; or what has been there."""
         r, t = self.random, self.instance.core.t
-        there = [t.m_qpool[m] for m in range(t.messages.high) if t.m_qpool[m]]
-        return r.sample(there, min(len(there), r.choice((1, 1, 2, 3)))) + [
-            r.randrange(1, self.instance.core.next_qpool)] * (r.random() < 0.1)
+        there = [e for e in range(t.entries.high) if t.e_state[e] and t.e_queue[e] > POISON
+                 and t.m_flags[t.e_message[e]] & PERSISTENT]
+        held = [e for e in there if t.e_state[e] == EntryState.ACTIVE]
+        chosen = held if held and r.random() < 0.8 else there
+        named = {t.m_qpool[t.e_message[e]] for e in r.sample(
+            chosen, min(len(chosen), r.choice((1, 1, 2, 3))))}
+        return sorted(named) + [r.randrange(1, self.instance.core.next_qpool)] * (
+            r.random() < 0.1)
 
     def _asked(self) -> list[tuple[int, bytes]]:
         """Queues, and the correlation ids that somebody waits for there."""

@@ -1,7 +1,7 @@
-"""What a released format can say grows only with a version: else an omq that does not know a flag or
-a frame reads a newer spool and misunderstands it, which the release notes exclude.
+"""What a released format can say grows only with a version: else an omq that does not know a flag
+or a frame reads a newer spool and misunderstands it, which the release notes exclude.
 
-    python -m tests.tidy.test_released_formats     notes what this version writes, when it is released
+    python -m tests.tidy.test_released_formats     notes what this version writes: at its release
 """
 
 from __future__ import annotations
