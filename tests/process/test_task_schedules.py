@@ -122,7 +122,7 @@ def test_the_command_beat_runs_and_ends(live: LiveInstance, tmp_path: Path) -> N
     (tmp_path / "shop.py").write_text(
         "from celery import Celery\n"
         f"app = Celery('shop', broker={f'omq://{live.spool}'!r})\n"
-        "app.conf.beat_schedule = {'often': {'task': 'add', 'schedule': 10.0, 'args': (1,)}}\n")
+        "app.conf.beat_schedule = {'often': {'task': 'add', 'schedule': 3600.0, 'args': (1,)}}\n")
     server = live.run(SERVER)
     found: list[Any] = []
     for _ in range(2):
@@ -137,12 +137,12 @@ def test_the_command_beat_runs_and_ends(live: LiveInstance, tmp_path: Path) -> N
                     break
             until(lambda: [each.name for each in listed(live)] == ["OFTEN"],
                   lambda: str(listed(live)))
-            found += after(live, "CELERY", 10)
+            found += after(live, "CELERY", 3600)
         finally:
             beat.terminate()
             said = beat.communicate(timeout=WAIT_S)[0]
         assert beat.returncode == 0, said
-        found += after(live, "CELERY", 10)
+        found += after(live, "CELERY", 3600)
     settled(live, server)
     assert live.drain("CELERY") == []
     raw = [envelope.decode(each.body, "CELERY", "") for each in found]
