@@ -16,7 +16,6 @@ put.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -92,9 +91,7 @@ class Source:
             if not stat.S_ISREG(found.st_mode):
                 raise FileNotPut(path=escape(self.path), reason=_KINDS.get(
                     stat.S_IFMT(found.st_mode), "it is no file"))
-            flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
-            if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_PATH:
-                raise FileNotPut(path=escape(self.path), reason="it is not open for reading")
+            self._read(0, 0)
         except BaseException:
             self.close()
             raise
@@ -120,12 +117,13 @@ class Source:
                 "its times say so")
             raise FileChanged(path=escape(self.path), reason=reason)
 
-    def _read(self, at: int) -> bytes:
+    def _read(self, at: int, length: int = PIECE_BYTES) -> bytes:
         try:
-            return os.pread(self.fd, PIECE_BYTES, at)
+            return os.pread(self.fd, length, at)
         except OSError as error:
-            raise FileNotPut(path=escape(self.path),
-                             reason=error.strerror or str(error)) from error
+            reason = "it is not open for reading" if error.errno == errno.EBADF else (
+                error.strerror or str(error))
+            raise FileNotPut(path=escape(self.path), reason=reason) from error
 
     def close(self) -> None:
         os.close(self.fd)
