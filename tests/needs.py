@@ -15,6 +15,7 @@ import pytest
 NO_JAVA: Final = "no java: apt-get install default-jre-headless"
 NO_ETCD: Final = "no etcd: apt-get install etcd-server (it need not be enabled)"
 NO_HOSTS: Final = "no network namespaces, or no ip and nsenter: root is needed"
+NO_BTRFS: Final = "no Btrfs in this kernel, or no loop devices: root is needed"
 NO_TERMINAL: Final = "no pseudo terminals: /dev/pts is not mounted here"
 
 
@@ -37,6 +38,14 @@ terminal = pytest.mark.skipif(not _terminal(), reason=NO_TERMINAL)
 
 
 etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason=NO_ETCD)
+
+
+def need_btrfs() -> None:
+    """To mount one from a file."""
+    with open("/proc/filesystems", encoding="ascii") as listed:
+        known = "\tbtrfs\n" in listed.read()
+    if os.geteuid() or not known or not os.path.exists("/dev/loop-control"):
+        pytest.skip(NO_BTRFS)
 
 
 def need_hosts() -> None:

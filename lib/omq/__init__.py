@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         ConnectionClosed,
         ConnectionForked,
         DuplicateKey,
+        FileChanged,
+        FileNotPut,
+        FileNotShared,
         GetInhibited,
         IndexFull,
         KeysFull,
@@ -98,6 +101,7 @@ if TYPE_CHECKING:
     from omq.ipc.client.cancelling import MessageState
     from omq.ipc.client.connection import Connection, connect
     from omq.ipc.client.failures import Failure
+    from omq.ipc.client.file_puts import FilePut
     from omq.ipc.client.group import Group, GroupReader
     from omq.ipc.client.in_doubt import UnitInDoubt
     from omq.ipc.client.message import Message
@@ -129,6 +133,10 @@ __all__ = [
     "ConnectionForked",
     "DuplicateKey",
     "Failure",
+    "FileChanged",
+    "FileNotPut",
+    "FileNotShared",
+    "FilePut",
     "GetInhibited",
     "Group",
     "GroupReader",
@@ -197,7 +205,7 @@ __all__ = [
 ]
 
 _CLIENT = {"Browsed": "omq.ipc.client.browsed", "Connection": "omq.ipc.client.connection",
-           "Failure": "omq.ipc.client.failures",
+           "Failure": "omq.ipc.client.failures", "FilePut": "omq.ipc.client.file_puts",
            "Group": "omq.ipc.client.group", "GroupReader": "omq.ipc.client.group",
            "Message": "omq.ipc.client.message", "MessageState": "omq.ipc.client.cancelling",
            "Outgoing": "omq.ipc.wire.outgoing",

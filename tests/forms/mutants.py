@@ -24,7 +24,8 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
                 "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
                 "7 numbered", "8 numbered", "11 numbered",
-                "14 numbered", "1 refused", "2 refused", "3 back refused")
+                "14 numbered", "1 refused", "2 refused", "3 back refused", "1 barriers",
+                "2 barriers")
 OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 
@@ -579,6 +580,9 @@ MUTANTS: Final = (
             "(not self._c.q_flags[queue] & _LIMITED or self._limits.flat(queue))", "True"),
     _mutant("a commit brings a deadline of a key", "in_doubt",
             "c.q_flags[c.e_queue[entry]] & _KEYED", "False"),
+    _mutant("what a barrier waits for is done by the way", "done",
+            "_SPECIAL, _IN_GROUP = CONTAINER | NOTED | MEMBER, GROUPED",
+            "_SPECIAL, _IN_GROUP = CONTAINER | NOTED, GROUPED"),
     _mutant("the high-water mark stays", "records", "del used[high:]", "pass"),
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 index says, what was written, what was answered, and what the engine keeps in memory.
 
     python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
-        [numbered] [refused]
+        [numbered] [refused] [barriers]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -12,8 +12,9 @@ have limits of work, some by rates; `keyed`: none by rates, so that most of it i
 change, and keys are paused, while it runs. `back`: many messages fail and come back soon, and what
 has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
 groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has
-no right to a queue take for units, payloads do not lie in the order of their heads. Clocks and the
-uuid are fixed, so nothing depends on the run.
+no right to a queue take for units, payloads do not lie in the order of their heads. `barriers`:
+many messages that are put wait until others are done. Clocks and the uuid are fixed, so nothing
+depends on the run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from omq.core.engine.groups import GROUPED
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.rules_of_queue import QueueRules
-from omq.core.engine.state import CONTAINER, IDEL, POISON, SPECIAL_QUEUES, Core
+from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, POISON, SPECIAL_QUEUES, Core
 from omq.fast.reader_note import Note
 from omq.format.index import Counter, EntryState
 from omq.format.message import (
@@ -51,7 +52,7 @@ from omq.ipc.server.group_commit import GroupCommit
 from omq.ipc.wire.outgoing import Encoded
 from omq.storage import durable
 from omq.storage.disk import Buffer, Disk
-from tests.model.driver import draft, encoded
+from tests.model.driver import barrier, draft, encoded
 from tests.model.instance import MESSAGES, NS, Client, Given, Instance
 from tests.model.reference import Draft
 
@@ -139,7 +140,7 @@ class Workload:
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
                  limits: dict[int, LimitRules], back: bool, numbered: bool,
-                 refused: bool) -> None:
+                 refused: bool, barriers: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
@@ -151,7 +152,7 @@ class Workload:
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
         self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
-        self.refused = refused
+        self.refused, self.barriers = refused, barriers
         if refused:
             self.instance.settings = replace(self.instance.settings, unit_messages_max=8)
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
@@ -261,7 +262,10 @@ class Workload:
         correlation = r.choice((b"", *ANSWERS)) if r.random() < 0.7 else b""
         if (asked := self._asked()) and r.random() < 0.5:
             queue, correlation = r.choice(asked)
-        if not odd or r.random() < 0.5:
+        if self.barriers and r.random() < 0.1 and (named := self._members()):
+            until = self.instance.wall // NS + r.choice((1, 30, 3000))
+            said = encoded(barrier(Part(r.choice((A, C, D)), 4, until % 2 * 128, until), named))
+        elif not odd or r.random() < 0.5:
             given = r.choice((*KEYS, r.randbytes(4))) if r.random() < 0.1 else b""
             (one,) = self._drafts(1, queue, given)
             said = encoded(one, correlation=correlation, given=given)
@@ -279,6 +283,18 @@ class Workload:
                             want=said.key or 99 * (r.random() < self.odd / 3),
                             correlation=said.correlation, parts=said.parts,
                             expiry=self._time())
+
+    def _members(self) -> list[int]:
+        """What a barrier may wait for, mostly what somebody has; or what has been there."""
+        r, t = self.random, self.instance.core.t
+        there = [e for e in range(t.entries.high) if t.e_state[e] and t.e_queue[e] > POISON
+                 and t.m_flags[t.e_message[e]] & PERSISTENT]
+        held = [e for e in there if t.e_state[e] == EntryState.ACTIVE]
+        chosen = held if held and r.random() < 0.8 else there
+        named = {t.m_qpool[t.e_message[e]] for e in r.sample(
+            chosen, min(len(chosen), r.choice((1, 1, 2, 3))))}
+        return sorted(named) + [r.randrange(1, self.instance.core.next_qpool)] * (
+            r.random() < 0.1)
 
     def _asked(self) -> list[tuple[int, bytes]]:
         """Queues, and the correlation ids that somebody waits for there."""
@@ -846,6 +862,8 @@ class Workload:
             sorted(core.duplicates.items()),
             sorted((number, unit.qpool, repr(unit.facts), unit.since_ns, unit.own, unit.entries)
                    for number, unit in engine.in_doubt.units.items()), engine.in_doubt._ended,
+            [(entry, sorted(live)) for entry, live in sorted(core.barriers.waiting.items())],
+            sorted(core.barriers.members.items()), list(core.barriers.due.items()),
             core.times.behind, sorted(core.times.came_back), sorted(core.times.expired.items()),
             limits_known(core),
         )
@@ -879,7 +897,8 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
                     limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
-                    back="back" in rest, numbered="numbered" in rest, refused="refused" in rest)
+                    back="back" in rest, numbered="numbered" in rest, refused="refused" in rest,
+                    barriers="barriers" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

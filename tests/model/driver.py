@@ -12,6 +12,7 @@ from pathlib import Path
 from omq.base import errors
 from omq.base.checksum import crc32c
 from omq.core.check.invariants import check
+from omq.core.engine.barriers import BARRIER, MEMBER
 from omq.core.engine.failures import NOTED
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.operate import Action, Order
@@ -32,7 +33,17 @@ from omq.core.load.recovery import Recovered
 from omq.fast.reader_note import Note
 from omq.format.failure_note import NOTE
 from omq.format.index import Counter, EntryState
-from omq.format.message import DESCRIPTOR, Descriptor, Part, derived_id, encode, id_hash, pack_parts
+from omq.format.members import MEMBERS, before_text, members_text
+from omq.format.message import (
+    DESCRIPTOR,
+    Descriptor,
+    Part,
+    derived_id,
+    encode,
+    encode_properties,
+    id_hash,
+    pack_parts,
+)
 from omq.format.pool import PART, RECORD, RECORD_BYTES, lease_tag
 from omq.format.wire import SETTLE, Key, Operation, PutFlag, Settlement
 from omq.ipc.wire.outgoing import Encoded
@@ -84,7 +95,8 @@ def encoded(draft: Draft, *, given: bytes = b"", correlation: bytes = b"") -> En
     several = len(draft.parts) > 1 or draft.parts[0].until
     flags = (PutFlag.PERSISTENT if draft.persistent else 0) | (
         PutFlag.CONTAINER if draft.container else 0) | (PutFlag.GIVEN_ID if given else 0) | (
-        PutFlag.GROUPED if draft.group else 0)
+        PutFlag.GROUPED if draft.group else 0) | (
+        PutFlag.BARRIER if draft.names or draft.before else 0)
     return Encoded(draft.parts[0].queue, draft.parts[0].priority, int(flags), draft.size,
                    crc32c(draft.payload), id_hash(correlation), id_hash(given), draft.expiry,
                    len(draft.parts) if several else 0, draft.payload)
@@ -101,6 +113,14 @@ def draft(parts: Sequence[Part], body: bytes, *, persistent: bool = True, contai
     payload = encode(descriptor, parts if several else [], properties, body)
     return Draft(list(parts), payload, len(body), persistent, container and persistent, expiry,
                  id_hash(given), id_hash(correlation), id_hash(group), given, number)
+
+
+def barrier(part: Part, names: Sequence[int] = (), before: int = 0) -> Draft:
+    """One for these members, or for so many of its request."""
+    text = before_text(before) if before else members_text(names)
+    one = draft([part], b"all are done", properties=encode_properties({MEMBERS: text}))
+    one.names, one.before = tuple(sorted(set(names))), before
+    return one
 
 
 class _Left:
@@ -217,6 +237,7 @@ class World:
         t = instance.core.t
         assert int(t.v["q_waits"].sum()) == t.counters[Counter.GIVES]  # no queue goes here
         assert {t.m_qpool[m] for m in range(t.messages.high)} - {0} == model.items.keys()
+        members = {qpool for each in model.waiting() for qpool in each.live}
         for item in model.items.values():
             m = t.slot_of(item.qpool)
             flags = PERSISTENT * item.persistent | CONTAINER * item.container
@@ -225,7 +246,8 @@ class World:
             # On so many queues its record may have had no room for the note.
             forgets = item.started and item.most_places > NOTED_PLACES_MAX
             noted = bool(item.failed_on) and not (forgets and not t.m_flags[m] & NOTED)
-            flags |= NOTED * noted
+            flags |= NOTED * noted | MEMBER * (item.qpool in members)
+            flags |= BARRIER * (item.qpool in model.barriers)
             assert (t.m_origin[m], t.m_size[m], t.m_flags[m] & ~HAS_ID, t.m_expiry[m]) == (
                 item.origin, item.size, flags, item.expiry), item
             if noted and item.failed is not None:
@@ -289,7 +311,7 @@ class World:
     def put(self, client: Client, one: Draft, given: bytes = b"", correlation: bytes = b"") -> None:
         """One message."""
         self.model.wall, self.model.mono = self._clock
-        refusal = self.model.check(one)
+        refusal = self.model.refusal_of_barrier(one, self.highest) or self.model.check(one)
         self.group(lambda: self._put(client, encoded(one, given=given, correlation=correlation)))
         reply = self.outcome(client, refusal)
         if reply is not None and not self.model.absorbs(one):

@@ -38,6 +38,12 @@ class Mutant:
     examples: int = EXAMPLES
     seed: int = 1
     """From which it shows soon; only the time that it takes depends on it."""
+    machine: str = "test_model"
+    """The module of the machine that searches."""
+
+
+def _of_barriers(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, file, old, new, machine="test_barrier_model")
 
 
 MUTANTS: Final = (
@@ -306,6 +312,44 @@ MUTANTS: Final = (
     Mutant("the journal's order of a move is lost", "core/engine/moves.py",
            "core.new_entry(slot, part.queue, part.priority, lsn, part.until_ns,",
            "core.new_entry(slot, part.queue, part.priority, 1, part.until_ns,", seed=1),
+    _of_barriers("a barrier stays one when it has left its queue", "core/redo/changes.py",
+                 "    message.flags &= ~_BARRIER\n", ""),
+    _of_barriers("a start does not know who waits", "core/load/rebuild.py",
+                 "    loaded.barriers = np.flatnonzero(barrier).tolist()",
+                 "    loaded.barriers = []"),
+    _of_barriers("a start lets a barrier go whose time is over", "core/load/rebuild.py",
+                 "until * NS <= core.now_ns) & ~barrier", "until * NS <= core.now_ns)"),
+    _of_barriers("a reader's deferral is a barrier again", "core/load/rebuild.py",
+                 '(parts["attempts"] == 0) & (parts["retries"] == 0)', "True"),
+    _of_barriers("the last member that is done is not seen", "core/engine/barriers.py",
+                 "            live.discard(qpool)\n            if not live:",
+                 "            live.discard(qpool)\n            if False:"),
+    _of_barriers("one member is enough", "core/engine/barriers.py",
+                 "            live.discard(qpool)\n            if not live:",
+                 "            live.discard(qpool)\n            if True:"),
+    _of_barriers("a barrier whose time is over is ready", "core/engine/deadlines.py",
+                 "                if entry in core.barriers.waiting:", "                if False:"),
+    _of_barriers("a member that expires is done", "core/engine/expiry.py",
+                 "        failing(core, slot, f\"it expired on {core.rules[queue].name}\")",
+                 "        core.barriers.done(core, slot)"),
+    _of_barriers("a member that is deleted is done", "core/engine/operate.py",
+                 "        failing(core, slot, f\"it was deleted from {core.rules[queue].name}\")",
+                 "        core.barriers.done(core, slot)"),
+    _of_barriers("a member that fails too often is waited for", "core/engine/settle.py",
+                 "        core.barriers.poisoned(core, slot, queue)", "        pass"),
+    _of_barriers("a member that is done is waited for", "core/engine/settle.py",
+                 "        core.barriers.done(core, slot)", "        pass"),
+    _of_barriers("a batch with members is done by the way", "core/engine/bulk.py",
+                 "(CONTAINER | GROUPED | NOTED | MEMBER) == 0)",
+                 "(CONTAINER | GROUPED | NOTED) == 0)"),
+    _of_barriers("who is freed by an operator waits on", "core/engine/state.py",
+                 "        if before == _DEFERRED and self.barriers.waiting:", "        if False:"),
+    _of_barriers("what has failed may be waited for", "core/engine/barriers.py",
+                 "        if queue := failed_on(core, slot):\n            raise",
+                 "        if queue := 0:\n            raise"),
+    _of_barriers("a start does not look who has failed", "core/engine/barriers.py",
+                 "            if queue := failed_on(core, slot):\n                self._fail",
+                 "            if queue := 0:\n                self._fail"),
 )  # fmt: skip
 
 
@@ -348,11 +392,12 @@ def search(mutant: Mutant | None, steps: Path | None = None) -> tuple[int, str]:
         plant(library, mutant)
         examples, seed = (mutant.examples, mutant.seed) if mutant else (EXAMPLES, 1)
         environment = surroundings(library) | {"OMQ_MODEL": f"seeded:{examples}"}
+        module = mutant.machine if mutant else "test_model"
         if steps is not None:
             environment[WHERE] = str(steps)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "--tb=short", "-p", "no:cacheprovider",
-             f"--hypothesis-seed={seed}", "tests/model/test_model.py"],
+             f"--hypothesis-seed={seed}", f"tests/model/{module}.py"],
             cwd=ROOT, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     lines = [line.strip(" |") for line in done.stdout.splitlines()]

@@ -74,6 +74,7 @@ class Item:
     failed: tuple[int, Place] | None = None  # on this queue, and so it came to that place
     most_places: int = 0  # at one time: a record with many has no room for why it failed
     started: bool = False  # a manager has read its record since it failed
+    names: tuple[int, ...] = ()  # of a barrier that has not left its queue: its members
 
     @property
     def failed_on(self) -> int:
@@ -98,6 +99,8 @@ class Draft:
     group: int = 0
     identifier: bytes = b""  # that was given
     number: int = 0  # in its group, with LAST_IN_GROUP
+    names: tuple[int, ...] = ()  # a barrier's members, by their QPoolIds
+    before: int = 0  # or so many of the same request
 
 
 @dataclass
@@ -109,6 +112,22 @@ class Verdict:
     queue: int
     lease: int
     delay_ns: int = 0
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A barrier that waits."""
+
+    item: Item
+    place: Place
+    live: set[int]  # its members that have not ended
+    due: bool | None = None  # True: all are done; False: it failed
+
+    @property
+    def goes_on(self) -> bool:
+        """Nobody has ended it meanwhile."""
+        return (self.item.places.get(self.place.queue) is self.place
+                and self.place.state is DEFERRED)
 
 
 @dataclass
@@ -150,6 +169,8 @@ class Reference:
         self.reserve = 0  # rows of both tables: puts leave half, moves nothing
         self.items: dict[int, Item] = {}
         self.wishes: list[Wish] = []
+        self.barriers: dict[int, Waiting] = {}  # by QPoolId; those that wait, see `waiting`
+        self.due: list[Waiting] = []  # in the order in which it came to that
         self.doubts: dict[int, Doubt] = {}  # by the QPoolId of the unit's message
         self.doubts_max = 0
         self.space_left = True
@@ -253,6 +274,84 @@ class Reference:
             return errors.SpoolFull
         return refusal or self._check_room(1 + keys, len(draft.parts) + keys, kept)
 
+    # barriers
+
+    def waiting(self) -> list[Waiting]:
+        """The barriers that still wait, as their put has left them."""
+        for qpool in [q for q, each in self.barriers.items() if not each.goes_on]:
+            del self.barriers[qpool]
+        self.due = [each for each in self.due if each.goes_on]
+        return list(self.barriers.values())
+
+    def refusal_of_barrier(self, draft: Draft, highest: int) -> Refusal:
+        """Why these cannot be waited for."""
+        if draft.names and draft.names[-1] > highest:
+            return errors.NotMember
+        for qpool in draft.names:
+            item = self.items.get(qpool)
+            if item is None:
+                continue
+            if not item.persistent or any(place.state is PREPARED and not place.attempts
+                                          for place in item.places.values()):
+                return errors.NotMember
+            if self._has_failed(item):
+                return errors.MemberFailed
+            if sum(qpool in each.live for each in self.waiting()) >= 8:
+                return errors.TooManyMembers
+        return None
+
+    def _has_failed(self, item: Item) -> bool:
+        """It is where messages go that fail too often."""
+        origin = self.rules.get(item.origin)
+        return POISON in item.places or bool(
+            origin and origin.dead_letter != item.origin and origin.dead_letter in item.places)
+
+    def _begin_waiting(self, item: Item) -> None:
+        """It waits for those that live."""
+        (place,) = item.places.values()
+        live = {qpool for qpool in item.names if qpool in self.items
+                and any(queue != IDEL for queue in self.items[qpool].places)}
+        each = self.barriers[item.qpool] = Waiting(item, place, live)
+        if any(self._has_failed(self.items[qpool]) for qpool in live):
+            self._is_due(each, done=False)
+        elif not live:
+            self._is_due(each, done=True)
+
+    def _is_due(self, each: Waiting, *, done: bool) -> None:
+        if each.due is None:
+            each.due = done
+            self.due.append(each)
+
+    def _member_done(self, item: Item) -> None:
+        for each in self.waiting():
+            if item.qpool in each.live:
+                each.live.discard(item.qpool)
+                if not each.live:
+                    self._is_due(each, done=True)
+
+    def _member_failed(self, item: Item, *, at_once: bool) -> None:
+        """`at_once`: by what ends it undone, whose frame is behind the barrier's."""
+        for each in self.waiting():
+            if item.qpool in each.live and each.goes_on:
+                self._is_due(each, done=False)
+                if at_once:
+                    self._end_waiting(each)
+
+    def _end_waiting(self, each: Waiting) -> None:
+        del self.barriers[each.item.qpool]
+        if each.due:
+            each.place.state, each.place.disk_until = READY, 0
+        else:
+            self._poison(each.item, each.place)
+
+    def fire(self) -> None:
+        """Those that are due end, but those that only this makes due."""
+        self.waiting()
+        due, self.due = self.due, []
+        for each in due:
+            if each.goes_on:
+                self._end_waiting(each)
+
     def put(self, draft: Draft, qpool: int) -> None:
         memories = self.watching(draft)
         self._put(draft, qpool)
@@ -280,6 +379,9 @@ class Reference:
         self._turn += 1
         for part in draft.parts:
             self._arrive(item, part.queue, part.priority, part.until, part.flags)
+        if draft.names or draft.before:
+            item.names = draft.names or tuple(range(qpool - draft.before, qpool))
+            self._begin_waiting(item)
 
     def _begin_time(self, item: Item) -> None:
         item.over_at = self.mono + max(0, item.expiry - self.wall) if item.expiry else None
@@ -297,6 +399,8 @@ class Reference:
 
     def _expire(self, item: Item, place: Place) -> None:
         target = self.rules[place.queue].expired_to
+        item.names = ()
+        self._member_failed(item, at_once=True)
         del item.places[place.queue]
         if target:
             item.origin = place.queue
@@ -374,6 +478,8 @@ class Reference:
         del item.places[place.queue]
         if item.places:
             return
+        if place.queue != IDEL:
+            self._member_done(item)
         if item.container and place.queue != IDEL:
             self._arrive(item, IDEL, 0)
         else:
@@ -424,12 +530,14 @@ class Reference:
 
     def _poison(self, item: Item, place: Place) -> None:
         target = self.rules[place.queue].dead_letter
+        item.names = ()
         del item.places[place.queue]
         item.origin = place.queue
         if target not in item.places:
             fresh = self._arrive(item, target, place.priority)
             fresh.attempts, fresh.tied = place.attempts if target == POISON else 0, True
         item.failed, item.started = (place.queue, item.places[target]), False
+        self._member_failed(item, at_once=False)
 
     def unseen(self, item: Item, place: Place) -> None:
         """A manager died handing this out: the attempt counts, its reader never had it."""
@@ -591,6 +699,7 @@ class Reference:
         self._move(item, item.places[verdict.queue], parts)
 
     def _move(self, item: Item, place: Place, parts: Sequence[Part]) -> None:
+        item.names = ()
         del item.places[place.queue]
         for part in parts:
             if part.queue not in item.places:
@@ -618,11 +727,15 @@ class Reference:
     def tick(self) -> None:
         """What time alone brings."""
         self._turn += 1
+        waiting = {each.place: each for each in self.waiting()}
         for _, place in self.places():
             if place.state is DEFERRED and (
                     place.until_ns <= self.wall if place.due_ns is None
                     else place.due_ns <= self.mono):
-                place.state = READY
+                if place in waiting:
+                    self._is_due(waiting[place], done=False)
+                else:
+                    place.state = READY
         for item in self.items.values():
             if item.by_clock and item.known_until <= self.wall:
                 item.known_until = 0
@@ -634,6 +747,7 @@ class Reference:
                 if place.state is ACTIVE and place.client is None:
                     self._end_of_limbo(item, place)
         self.expire()
+        self.fire()
 
     def _end_of_limbo(self, item: Item, place: Place) -> None:
         """Its reader did not come back, but may have left a note."""
@@ -835,6 +949,8 @@ class Reference:
             if place.state is DEFERRED:
                 place.state, place.disk_until = READY, 0
             return
+        item.names = ()
+        self._member_failed(item, at_once=True)
         del item.places[place.queue]
         if item.places:
             return
@@ -872,6 +988,11 @@ class Reference:
             if place.state in (HELD, PREPARED) or (place.state is ACTIVE and place.queue != IDEL):
                 continue
             place.state = READY
-            if place.disk_until * NS > self.wall:
+            waits = item.names and place.disk_until and not place.attempts and not place.retries
+            if waits or place.disk_until * NS > self.wall:
                 place.state, place.until_ns = DEFERRED, place.disk_until * NS
                 place.due_ns, item.known_until = None, place.until_ns
+        self.barriers, self.due = {}, []
+        for item, place in self.places():
+            if item.names and place.state is DEFERRED and not place.attempts and not place.retries:
+                self._begin_waiting(item)

@@ -11,7 +11,7 @@ import pytest
 from tests.model.lives import SHOWN, kept, outcome_on
 from tests.model.mutants import EXAMPLES, MUTANTS, ROOT, Mutant, mutate
 from tests.model.steps import play
-from tests.model.test_model import Machine
+from tests.model.test_barrier_model import BarrierMachine
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -38,7 +38,7 @@ def test_its_life_shows_it(mutant: Mutant) -> None:
 @pytest.mark.cases
 @pytest.mark.parametrize("name", kept())
 def test_omq_itself_lives_it(name: str) -> None:
-    play(Machine, kept()[name])
+    play(BarrierMachine, kept()[name])
 
 
 def test_each_module_has_a_life() -> None:

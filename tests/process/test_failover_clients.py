@@ -8,6 +8,8 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,10 @@ needs_proton()
 
 from omq.base.errors import BadArgument, OmqError, RemoteLost, TimedOut  # noqa: E402
 from omq.ipc.client.remote.url import hosts  # noqa: E402
+from omq.tasks.schedules import Schedules  # noqa: E402
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
+PLANNER = "schedule.server"
 
 
 class Failover:
@@ -55,10 +59,10 @@ class Failover:
     def url(self) -> str:
         return f"amqp://{FIRST}:{self.port},{SECOND}:{self.port}/"
 
-    def fail_over(self) -> None:
-        """The primary and its daemons are killed, and its spool is gone."""
+    def fail_over(self, *more: str) -> None:
+        """The primary and its daemons (`more`: these, too) are killed, and its spool is gone."""
         self.follower.terminate()
-        self.east.kill(SERVER, MANAGER, WRITER)
+        self.east.kill(*more, SERVER, MANAGER, WRITER)
         assert self.follower.wait(WAIT_S) == 0
         self.east.root.rename(self.east.root.with_name("gone"))
         done = self.pair.run("promote")
@@ -68,7 +72,7 @@ class Failover:
         (conf / "queues.conf").write_text(QUEUES.replace("[A]", "[A]\ndedupe_s = 3600"))
         (conf / "authority.conf").write_text(AUTHORITY)
         self.configured(conf, SECOND)
-        for program in (MANAGER, WRITER, SERVER):
+        for program in (MANAGER, WRITER, SERVER, *more):
             with open(self.pair.log, "ab") as log:
                 self.serving.append(subprocess.Popen(
                     [*OMQ[:-1], program, "--spool", str(self.pair.root), "--conf", str(conf)],
@@ -185,6 +189,22 @@ def test_a_channel_goes_on_at_the_promoted_member_exactly_once(failover: Failove
     west.put("FAR", 200, 100)
     assert sorted(map(int, failover.found(300))) == list(range(300))
     west.until(lambda: not west.in_doubt() and not west.depth("EAST"))
+
+
+def test_each_planned_time_fires_once_over_a_failover(failover: Failover) -> None:
+    """Two hosts, each with a schedule.server of its own; the schedule goes over with the spool."""
+    failover.east.start(PLANNER)
+    with failover.east.connect() as c:
+        Schedules(c).define("TICK", "B", "every 1 s", catch_up="all 1000")
+    failover.east.await_depth("B", 3)
+    failover.fail_over(PLANNER)
+    with omq.connect(failover.pair.root, name="judge", timeout_s=WAIT_S) as c:
+        before = c.queues.show("B").messages
+        until(lambda: c.queues.show("B").messages >= before + 3, failover.pair.log.read_text)
+        times = [datetime.fromisoformat(str(row.properties["omq.planned"]))
+                 for row in c.browse("B")]
+    assert before >= 3 and len(times) >= 6
+    assert {after - earlier for earlier, after in pairwise(times)} == {timedelta(seconds=1)}
 
 
 def test_the_first_host_that_answers_is_taken(failover: Failover) -> None:

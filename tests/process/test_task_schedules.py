@@ -4,6 +4,8 @@ time is one task, with no beat that runs; what changes, and what cannot be."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from omq.testing.instance import LiveInstance
 from tests.process.ipc_space import ipc_space
 from tests.process.processes import WAIT_S
 from tests.process.test_schedules import settled
+from tests.waiting import until
 
 SERVER = "schedule.server"
 
@@ -111,6 +114,40 @@ def test_each_planned_time_is_one_task(live: LiveInstance, fault: str) -> None:
     assert json.loads(raw[0]["body"])[:2] == [[1], {"y": 2}]
     assert raw[0]["headers"]["task"] == "add"
     assert {each.properties["id"] for each in found} == ids
+
+
+def test_the_command_beat_runs_and_ends(live: LiveInstance, tmp_path: Path) -> None:
+    """`celery beat` with this scheduler, as its users start it: it writes the schedules down, and
+    sends nothing; they go on when it has ended, and are as they were when it comes back."""
+    (tmp_path / "shop.py").write_text(
+        "from celery import Celery\n"
+        f"app = Celery('shop', broker={f'omq://{live.spool}'!r})\n"
+        "app.conf.beat_schedule = {'often': {'task': 'add', 'schedule': 3600.0, 'args': (1,)}}\n")
+    server = live.run(SERVER)
+    found: list[Any] = []
+    for _ in range(2):
+        beat = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "shop", "beat", "--scheduler",
+             "omq.tasks.celery_beat:OmqScheduler", "--pidfile=", "-l", "INFO"], cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert beat.stdout is not None
+            for line in beat.stdout:
+                if "beat: Starting" in line:
+                    break
+            until(lambda: [each.name for each in listed(live)] == ["OFTEN"],
+                  lambda: str(listed(live)))
+            found += after(live, "CELERY", 3600)
+        finally:
+            beat.terminate()
+            said = beat.communicate(timeout=WAIT_S)[0]
+        assert beat.returncode == 0, said
+        found += after(live, "CELERY", 3600)
+    settled(live, server)
+    assert live.drain("CELERY") == []
+    raw = [envelope.decode(each.body, "CELERY", "") for each in found]
+    assert len({each["headers"]["id"] for each in raw}) == 4
+    assert {each["headers"]["task"] for each in raw} == {"add"}
 
 
 def test_what_has_not_changed_keeps_its_planned_times(live: LiveInstance) -> None:

@@ -8,11 +8,12 @@ that wait at the same time for the same queue go in one request and share its sy
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 from weakref import WeakSet
 
 from omq.aio.jobs import ALONE_BYTES, Call, Put
@@ -25,6 +26,7 @@ from omq.format.property_values import Value
 from omq.ipc.client.cancelling import MessageState
 from omq.ipc.client.connection import NOTHING_SAID, TIMEOUT_S, Client
 from omq.ipc.client.connection import connect as connect_native
+from omq.ipc.client.file_puts import FilePut
 from omq.ipc.client.reader import PROMPT
 from omq.ipc.client.request_reply import REPLIES, Reply
 from omq.ipc.wire import arguments
@@ -112,6 +114,14 @@ class AsyncConnection:
     async def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
         """As Connection.put_many; an iterable that is no list runs in another thread."""
         return list(await self._call(self._puts, lambda native: native.put_many(queue, messages)))
+
+    async def put_file(self, queues: str | Sequence[str],
+                       file: str | os.PathLike[str] | BinaryIO | int,
+                       outgoing: Outgoing | None = None, *, copy: bool = True) -> FilePut:
+        """As Connection.put_file."""
+        put: FilePut = await self._call(self._puts, lambda native: native.put_file(
+            queues, file, outgoing, copy=copy))
+        return put
 
     async def barrier(self, queue: str, members: Iterable[bytes | str], body: bytes = b"", *,
                       within_s: float | None = None,

@@ -1241,6 +1241,29 @@ class NotMember(OmqError):
     exit_code = Exit.USAGE
 
 
+class FileNotPut(OmqError):
+    """{path} cannot become the body of a message: {reason}"""
+
+    status = 294
+    exit_code = Exit.NO_INPUT
+
+
+class FileChanged(OmqError):
+    """{path} was changed while it was put ({reason}), and nothing was put: put it when its writer is \
+done, best under another name that the writer renames it to"""
+
+    status = 295
+    exit_code = Exit.TEMPORARY
+
+
+class FileNotShared(OmqError):
+    """{path} cannot share its blocks with the spool: {reason}; put it with a copy allowed, or keep it \
+on the file system of the spool (XFS or Btrfs)"""
+
+    status = 296
+    exit_code = Exit.UNAVAILABLE
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -111,6 +111,7 @@ class Counter(IntEnum):
     FRAMES = 60  # in the blocks of j_groups
     KEYED_READY = 90  # READY entries that stand by their keys: they are in no chain and no lane
     LIMIT_KEYS, LIMIT_KEYS_FORGOTTEN = 91, 92  # in memory; before their time: limit_keys_max
+    BARRIERS_WAITING, BARRIERS_READY, BARRIERS_FAILED = 93, 94, 95  # now; since the start
 
 
 class EntryState(IntEnum):

@@ -26,7 +26,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -111,16 +111,51 @@ def create(paths: SpoolPaths, chunks: Iterable[Buffer], spares: Spares | None = 
            ) -> tuple[str, int, int]:
     """Write a container durably: (item reference, bytes, CRC-32C). Nothing stays when it fails.
     `spares`: where one may be taken whose name is on the disk."""
-    durable.check_latch()
-    spare = spares.take() if spares is not None else None
-    ref, file = spare or create_empty(paths)
-    size = crc = 0
-    complete = False
-    try:
+    def pour(file: File) -> tuple[int, int]:
+        size = crc = 0
         for chunk in chunks:
             file.write([chunk], size, new=True)
             size += len(chunk)
             crc = crc32c(chunk, crc)
+        return size, crc
+
+    made = _made(paths, pour, spares)
+    assert made is not None
+    return made
+
+
+def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Spares | None = None
+          ) -> tuple[str, int, int] | None:
+    """The same of a file that is there already (its descriptor), of which no byte is copied: they
+    share their blocks. None: the file system cannot do that. `shared` is called when they do, and
+    may raise.
+
+    What is read for the CRC is the container's. In the middle of a crash: before the blocks are
+    shared the kernel has written those of the source, the sync of the container is behind that, and
+    the put behind the sync, as for every container."""
+    def share(file: File) -> tuple[int, int] | None:
+        if not file.clone(source):
+            return None
+        shared()
+        size = crc = 0
+        while chunk := file.read(CHUNK_BYTES, size):
+            size += len(chunk)
+            crc = crc32c(chunk, crc)
+        return size, crc
+
+    return _made(paths, share, spares)
+
+
+def _made(paths: SpoolPaths, fill: Callable[[File], tuple[int, int] | None],
+          spares: Spares | None) -> tuple[str, int, int] | None:
+    """A container with what `fill` gives it, which says its size and CRC; None: there is none."""
+    durable.check_latch()
+    spare = spares.take() if spares is not None else None
+    ref, file = spare or create_empty(paths)
+    complete = False
+    try:
+        if (filled := fill(file)) is None:
+            return None
         file.sync_all(new=True)
         if spare is None:
             durable.sync_directory(file.path.parent)
@@ -130,7 +165,7 @@ def create(paths: SpoolPaths, chunks: Iterable[Buffer], spares: Spares | None = 
         file.close()
         if not complete and durable.latched() is None:
             durable.unlink(file.path, sync=False)
-    return ref, size, crc
+    return ref, *filled
 
 
 def create_empty(paths: SpoolPaths) -> tuple[str, File]:

@@ -31,6 +31,9 @@ TEMPORARY: Final = ".tmp"
 CLOSED: Final = -1
 UNREADABLE: Final = b"\xee"
 _ZEROS: Final = bytes(1 << 20)
+_CANNOT_SHARE: Final = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS,
+                        errno.EPERM, errno.ETXTBSY)
+"""How file systems and filters say that a file cannot share another one's blocks."""
 
 
 def _point_name(area: str, moment: str) -> str:
@@ -83,6 +86,22 @@ class File:
             step = durable.current().pwritev(self.fd, rest[:IOV_MAX], offset)
             if step == 0:
                 raise OSError(errno.EIO, "the disk takes no more bytes")
+
+    def clone(self, source: int) -> bool:
+        """An empty file becomes a copy of the file of this descriptor that shares its blocks;
+        False: the file system cannot do that, and nothing has changed. SpoolFull, DiskError."""
+        durable.check_latch()
+        try:
+            if self._before_write:
+                point(self._before_write)
+            durable.current().clone(self.fd, source)
+            if self._after_write:
+                point(self._after_write)
+        except OSError as error:
+            if error.errno in _CANNOT_SHARE:
+                return False
+            raise durable.refusal("clone", self.path, error) from error
+        return True
 
     def sync(self) -> None:
         """fdatasync(2): the bytes written so far are on the disk when this returns."""

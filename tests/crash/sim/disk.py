@@ -316,6 +316,14 @@ class SimDisk(Disk):
             node.shadow = bytearray(shadow.ljust(size, b"\0"))
         self._log(Resize(node.number, size))
 
+    def clone(self, fd: int, source: int) -> None:
+        """Until a sync a cut may leave any part of it, as of what was written."""
+        node = self._files[fd]
+        self._ask("clone", node.path)
+        if self.pwritev(fd, [bytes(self._files[source].data)], 0) != len(self._files[source].data):
+            self._resize(node, 0)
+            raise OSError(errno.ENOSPC, "No space left on device", node.path)
+
     def truncate(self, fd: int, size: int) -> None:
         node = self._files[fd]
         self._ask("truncate", node.path)

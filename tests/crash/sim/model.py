@@ -44,7 +44,7 @@ class Known:
     expiry: int = 0  # wall clock ns
     group: int = 0  # the hash of its group id
     memory: str = ""  # no message: the id that a queue has had
-    members: tuple[int, ...] | None = None  # of a barrier; of one that is found they are not known
+    members: tuple[int, ...] | None = None  # of a barrier that waits; what is found knows none
 
     def on(self, queue: int) -> Place | None:
         return next((place for place in self.places if place.queue == queue), None)
@@ -132,7 +132,7 @@ class Known:
         return self.put_on(replace(self._place(queue), state=HELD, until=0))
 
     def freed(self, queue: int) -> Known:
-        return self.put_on(replace(self._place(queue), state=READY, until=0))
+        return replace(self.put_on(replace(self._place(queue), state=READY, until=0)), members=None)
 
     def deleted(self, queue: int, until: int, order: int) -> Known | None:
         """Gone; of its last queue with a time to bring it back, or a container: on IDEL."""
@@ -159,7 +159,7 @@ class Known:
     def given_up(self, order: int) -> Known:
         """A barrier that will never be ready: on POISON."""
         place, = self.places
-        return replace(self, places=(Place(POISON, place.priority, order=order),))
+        return replace(self, places=(Place(POISON, place.priority, order=order),), members=None)
 
     def _place(self, queue: int) -> Place:
         place = self.on(queue)

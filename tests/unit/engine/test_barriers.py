@@ -26,7 +26,7 @@ from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import IDEL, POISON, Party
 from omq.format.frame_rules import Reason
-from omq.format.index import EntryState
+from omq.format.index import Counter, EntryState
 from omq.format.members import MEMBERS, before_text, members_in, members_text
 from omq.format.message import Descriptor, Part, encode, encode_properties
 from omq.format.wire import PutFlag, Settlement
@@ -293,6 +293,55 @@ def test_an_operator_ends_the_waiting(world: World, action: Action) -> None:
     world.fail()
     assert world.where(own) == expected
     assert not world.engine.core.barriers.members
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_deleted_one_that_is_kept_is_no_barrier(world: World, *, checkpoint: bool) -> None:
+    """Deleted with a time to bring it back, it waits on IDEL: a start does not wake it there."""
+    member = world.put()
+    own = world.barrier([member])
+    if checkpoint:
+        world.instance.checkpoint()
+    order = Order(Action.DELETE, (Item(own, B),), b"{}", keep_ns=600 * NS)
+    assert world.instance.order(order).done == [own]
+    world.again()
+    world.fail()
+    world.turn()
+    assert world.where(own) == [(IDEL, DEFERRED)]
+    assert not world.engine.core.barriers.waiting
+
+
+def test_one_that_is_moved_on_for_later_is_no_barrier(world: World) -> None:
+    own = world.barrier([world.put()])
+    world.done()
+    verdict, = world.take(B)
+    until = world.instance.wall + 600 * NS
+    world.instance.group(lambda: world.engine.move(
+        world.client.live.party, verdict, [Part.later(A, 4, until)], [], 7))
+    world.again()
+    world.turn()
+    assert world.where(own) == [(A, DEFERRED)]
+
+
+def test_it_is_counted(world: World) -> None:
+    counters = world.engine.core.t.counters
+
+    def told() -> tuple[int, ...]:
+        return tuple(counters[each] for each in (
+            Counter.BARRIERS_WAITING, Counter.BARRIERS_READY, Counter.BARRIERS_FAILED))
+
+    world.barrier([world.put()])
+    assert told() == (1, 0, 0)
+    world.done()
+    assert told() == (0, 1, 0)
+    world.barrier([world.put()])
+    world.barrier([world.put()])
+    world.fail()
+    world.turn()
+    assert told() == (1, 1, 1)
+    world.again()
+    counters = world.engine.core.t.counters
+    assert told() == (1, 0, 0)
 
 
 def test_barriers_wait_for_barriers(world: World) -> None:

@@ -19,6 +19,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, Final
 
@@ -69,6 +70,9 @@ def main(argv: list[str] | None = None) -> int:
         connected = omq.connect(spool=location.paths.root, name=NAME, timeout_s=patience_s,
                                 waiting=partial(say, NAME))
     with connected as connection:
+        if options.claim:
+            _claim(connection, message, options.words[1:])
+            return 0
         for body in [message.body] if options.mail else _bodies(options, connection):
             if options.when_done:
                 sys.stdout.write(f"{_barrier(options, connection, message, body)}\n")
@@ -91,6 +95,24 @@ def _barrier(options: argparse.Namespace, connection: Client, message: omq.Outgo
     return connection.barrier(
         message.queues[0], options.when_done, body, within_s=options.within,
         properties=message.properties, priority=message.priority)
+
+
+def _claim(connection: Client, message: omq.Outgoing, names: list[str]) -> None:
+    """Put these files without reading them into memory; print their ids."""
+    for name in names:
+        found = connection.put_file(message.queues, name, replace(message, queues=()))
+        sys.stdout.write(f"{found.message_id}\n")
+        sys.stdout.flush()
+        if not found.shared:
+            say(NAME, f"{name} was copied: it is small, on another file system than the spool, or "
+                "on one that cannot share blocks, or the spool is another user's")
+
+
+def _check_claim(options: argparse.Namespace) -> None:
+    if options.claim and (options.url or options.mail or options.when_done
+                          or STDIN in (options.words[1:] or [STDIN])):
+        raise BadRequest(reason="--claim is for files on this host, named one by one, without -t, "
+                         "--url or --when-done")
 
 
 def _check_barrier(options: argparse.Namespace, message: omq.Outgoing) -> None:
@@ -121,6 +143,7 @@ def _outline(options: argparse.Namespace) -> omq.Outgoing:
         unique_key=options.unique_key,
     )
     _check_barrier(options, found)
+    _check_claim(options)
     if options.unique_key and len(options.words) > 2:
         raise BadRequest(reason="one key is for one message: name one file")
     first = (options.words[1:] or [STDIN])[0]
@@ -265,5 +288,8 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
                        "message goes to POISON or its queue's dead-letter queue")
     group.add_argument("--within", metavar="S", type=seconds,
                        help="with --when-done: the same if they are not done after S seconds")
+    group.add_argument("--claim", action="store_true",
+                       help="share the blocks of each FILE with the spool where the file system "
+                       "can (XFS, Btrfs), instead of copying it; says which were copied")
     group.add_argument("--expiry", metavar="S", type=seconds,
                        help="expires after S seconds and leaves its queues")

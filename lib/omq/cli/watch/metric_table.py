@@ -59,6 +59,11 @@ ROWS: Final[dict[str, Row]] = {
     "limit_keys": Row("limit_keys", "Keys of queues with limit_by that are in memory"),
     "limit_keys_forgotten": Row("limit_keys_forgotten", "Keys that were forgotten before their "
                                 "rate was idle: limit_keys_max was reached", total=True),
+    "barriers_waiting": Row("barriers_waiting", "Barriers that wait until others are done"),
+    "barriers_ready": Row("barriers_ready", "Barriers of which all that they waited for was done",
+                          total=True),
+    "barriers_failed": Row("barriers_failed", "Barriers that went to a dead-letter queue: one that "
+                           "they waited for failed, or their time was over", total=True),
     "quarantined": Row("quarantined_parts", "Damaged parts that the last start set aside"),
     "space_low": Row("disk_low", "1: too little disk space, 2: too few inodes; new messages are "
                      "refused"),

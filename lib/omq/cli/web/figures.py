@@ -103,6 +103,8 @@ FIGURES: Final = (
            _of(_poison), f"{POISON_NAME}:messages"),
     Figure("in_doubt", "Units in doubt", "prepared, and nobody has said how they end",
            _counter("units_in_doubt")),
+    Figure("barriers", "Barriers", "messages that wait until others are done",
+           _counter("barriers_waiting")),
     Figure("clients", "Clients", "programs that are connected", _counter("clients"), ":clients"),
     Figure("journal", "Journal", "written and synced",
            lambda m: size(m.rates["journal_bytes"]) + "/s" if m.rates else NONE, ":journal_bytes"),

@@ -299,6 +299,13 @@ class EngineChecks:
         pairs = {(entry, qpool) for qpool, entries in barriers.members.items() for entry in entries}
         if pairs != {(entry, each) for entry, live in barriers.waiting.items() for each in live}:
             add(Rule.MESSAGE, "barriers", "members and barriers do not name each other")
+        if t.counters[Counter.BARRIERS_WAITING] != len(barriers.waiting):
+            add(Rule.COUNTER, "barriers_waiting", f"counts {t.counters[Counter.BARRIERS_WAITING]} "
+                f"of {len(barriers.waiting)}")
+        barrier = used[t.v["m_flags"][used] & BARRIER != 0]
+        if len(barrier) != len(barriers.waiting):
+            add(Rule.MESSAGE, "barriers",
+                f"{len(barrier)} are marked, {len(barriers.waiting)} wait")
         for entry, live in barriers.waiting.items():
             if self._state[entry] != _DEFERRED or not t.m_flags[t.e_message[entry]] & BARRIER:
                 add(Rule.MESSAGE, self._row(entry), "waits as a barrier and is none")

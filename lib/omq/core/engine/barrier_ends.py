@@ -16,12 +16,13 @@ from omq.core.engine.settle import EVIDENCE_BYTES, frame_for, poison
 from omq.core.engine.state import Core
 from omq.core.engine.transitions import Event, after
 from omq.format.frame_rules import Reason
-from omq.format.index import EntryState
+from omq.format.index import Counter, EntryState
 from omq.format.journal import FrameType
 from omq.format.message import derived_id
 
 RETRY_NS: Final = 1_000_000_000
 _DEFERRED = int(EntryState.DEFERRED)
+_READY, _FAILED = int(Counter.BARRIERS_READY), int(Counter.BARRIERS_FAILED)
 
 
 def room(core: Core, slots: Iterable[int]) -> tuple[int, int]:
@@ -61,6 +62,7 @@ def fire(core: Core) -> None:
 
 def _end(core: Core, entry: int, failed: Failed | None) -> None:
     t = core.t
+    t.counters[_READY if failed is None else _FAILED] += 1
     if failed is None:
         assert after(Event.RELEASE, _DEFERRED) is EntryState.READY
         frame_for(core, FrameType.RELEASE, 0, entry, None, reason=Reason.MEMBERS_DONE)

@@ -17,8 +17,10 @@ A barrier waits as long as its entry is DEFERRED as the put has left it: an oper
 holds, moves or deletes it ends the waiting, and then it is a message like others.
 
 Invariants: 1. MEMBER in `m_flags` if and only if a barrier waits for the message; settlements of
-such messages go this way, the others pay a bit in a mask that is tested anyway; 2. each barrier
-knows its members that live, and each member its barriers; both are bounded.
+such messages go this way, the others pay a bit in a mask that is tested anyway; 2. BARRIER if and
+only if it waits; a record says it until the message has left its queue, and a start looks at the
+state, too; 3. each barrier knows its members that live, and each member its barriers; both are
+bounded.
 
 In the middle of a crash: of the members a start finds those that live (`load`), and the others
 count as done. So an end that does not count as done needs its barriers' frames in the block of its
@@ -44,7 +46,7 @@ from omq.core.index.tables import Tables
 from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.frame_rules import Reason
-from omq.format.index import EntryState
+from omq.format.index import Counter, EntryState
 from omq.format.members import MEMBERS, counts_before, members_in
 from omq.format.pool import RecordFlag
 from omq.format.wire import PutFlag
@@ -56,6 +58,7 @@ MEMBER: Final = int(RecordFlag.MEMBER)  # in m_flags
 BARRIER: Final = int(RecordFlag.BARRIER)
 ASKED: Final = int(PutFlag.BARRIER)  # in the flags of a NewMessage
 _PERSISTENT, _PREPARED = int(RecordFlag.PERSISTENT), int(EntryState.PREPARED)
+_WAITING = int(Counter.BARRIERS_WAITING)
 _ALONE: Final = int(PutFlag.PERSISTENT | PutFlag.CONTAINER | PutFlag.GIVEN_ID | PutFlag.BARRIER)
 
 
@@ -141,9 +144,13 @@ class Barriers:
         core.t.m_flags[slot] |= BARRIER
         self._wait(core, core.t.m_first[slot] - 1, members_in(said, core.t.m_qpool[slot]))
 
+    def _waits(self, core: Core, entry: int, live: set[int]) -> None:
+        self.waiting[entry] = live
+        core.t.counters[_WAITING] = len(self.waiting)
+
     def _wait(self, core: Core, entry: int, qpools: Iterable[int]) -> None:
         t, live = core.t, set[int]()
-        self.waiting[entry] = live
+        self._waits(core, entry, live)
         for qpool in qpools:
             slot = t.slot_of(qpool)
             if slot < 0 or not _lives(core, slot):
@@ -195,6 +202,8 @@ class Barriers:
             return
         self.due.pop(entry, None)
         t = core.t
+        t.counters[_WAITING] = len(self.waiting)
+        t.m_flags[t.e_message[entry]] &= ~BARRIER
         for qpool in live:
             entries = self.members[qpool]
             entries.remove(entry)
@@ -213,7 +222,7 @@ class Barriers:
             try:
                 qpools = members_in(said_in(payload), core.t.m_qpool[slot])
             except OmqError:
-                self.waiting[entry] = set()
+                self._waits(core, entry, set())
                 self.due[entry] = Failed(Reason.MEMBER_FAILED, 0,
                                          "the list of the messages that it waits for is damaged")
                 continue

@@ -165,6 +165,8 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     core.runnable.update(distinct(parts["queue"]).tolist())
     core.active = int(np.count_nonzero(active))
     loaded.prepared = np.flatnonzero(prepared).tolist()
+    v["m_flags"][:messages] &= 0xFFFF ^ BARRIER
+    v["m_flags"][parts["row"][barrier]] |= BARRIER
     loaded.barriers = np.flatnonzero(barrier).tolist()
     loaded.limbo = {e: t.e_lease[e] for e in np.flatnonzero(active).tolist()}
     core.moments = [(t.e_until[e], e, t.e_sequence[e], 0)

@@ -26,7 +26,7 @@ from omq.format.pool import Message, PartState, QueuePart, RecordFlag, lease_tag
 
 _FAILED, _TO_IDEL = int(FrameFlag.FAILED), int(FrameFlag.TO_IDEL)
 _REPLAYED, _TIMELESS = int(FrameFlag.REPLAY), int(FrameFlag.TIMELESS)
-_PREPARED = int(FrameFlag.PREPARED)
+_PREPARED, _BARRIER = int(FrameFlag.PREPARED), int(RecordFlag.BARRIER)
 Frame = Sequence[Any]
 Arrival = tuple[int, int, int]  # queue, priority, until (unix seconds)
 
@@ -74,13 +74,14 @@ def change(message: Message, frame: Frame, raw: bytes) -> None:
 
 
 def _leave(message: Message, rule: Rule, frame: Frame, raw: bytes) -> None:
-    """Off its queue and onto others; Unusable."""
+    """Off its queue and onto others, where a barrier is one no more; Unusable."""
     left = [part for part in message.parts if part.queue != frame[At.QUEUE]]
     coming = _arrivals(rule, frame, raw, last=not left)
     there = {part.queue for part in left}
     attempts = frame[At.ATTEMPT] if rule.comes is Comes.TARGET else 0
     message.parts = left + [new_part(*each, frame, attempts) for each in coming
                             if each[0] not in there]
+    message.flags &= ~_BARRIER
     if coming and rule.comes is not Comes.NAMED:
         message.origin = frame[At.QUEUE]
     if message.note is not None and message.note.to == frame[At.QUEUE]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from omq.base.checksum import crc32c
@@ -129,6 +129,10 @@ class Bodies:
     def pour(self, pieces: Iterable[bytes]) -> tuple[str, int, int]:
         """A container of the owner: (reference, bytes, CRC-32C)."""
         return containers.create(self._paths, pieces, self._spares)
+
+    def clone(self, source: int, shared: Callable[[], None]) -> tuple[str, int, int] | None:
+        """The same of a file that is there (storage.containers.clone)."""
+        return containers.clone(self._paths, source, shared, self._spares)
 
     def contain(self, queue: str, body: bytes) -> tuple[str, int, int]:
         """A container for a body that is to be put on `queue`: (reference, bytes, CRC-32C)."""

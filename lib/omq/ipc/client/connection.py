@@ -14,6 +14,7 @@ NoAuthority, and BadArgument for what can be no argument at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -50,6 +51,7 @@ from omq.ipc.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from omq.ipc.client.browsed import Browsed
+    from omq.ipc.client.file_puts import FilePut
     from omq.ipc.client.group import GroupReader
 
 __all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "Unit", "connect"]
@@ -164,6 +166,17 @@ class Connection(EndsUnits, ActsById, PutsBarriers):
         from omq.ipc.client.body_pieces import put_pieces
 
         return put_pieces(self.put, self._wire, queues, pieces, outgoing)
+
+    def put_file(self, queues: str | Sequence[str], file: str | os.PathLike[str] | BinaryIO | int,
+                 outgoing: Outgoing | None = None, *, copy: bool = True) -> FilePut:
+        """Put one message whose body is a file that is there: where spool and file are on one file
+        system that can (XFS, Btrfs), their blocks are shared and nothing is copied. The file stays
+        where it is; what is done to it later changes no message. `copy`: else it is copied, which
+        the answer says; False: FileNotShared instead. `file`: its path, which is no symbolic link,
+        or a file that is open for reading. FileNotPut, FileChanged; the errors of put."""
+        from omq.ipc.client.file_puts import put_file
+
+        return put_file(self.put, self._wire, queues, file, outgoing, copy=copy)
 
     # requests
 

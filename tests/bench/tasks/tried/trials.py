@@ -1,6 +1,6 @@
 """Runs the trials of a library.
 
-    python -m tests.bench.tasks.tried.trials celery|dramatiq|huey
+    python -m tests.bench.tasks.tried.trials celery|dramatiq|huey|rq|procrastinate
 
 A line for each that holds; the first that does not ends it with its traceback.
 """
@@ -12,8 +12,8 @@ import inspect
 import sys
 from typing import Final
 
-LIBRARIES: Final = ("celery", "dramatiq", "huey")
-HELPERS: Final = frozenset({"got", "plus", "now", "summed", "seven", "work"})
+LIBRARIES: Final = ("celery", "dramatiq", "huey", "rq", "procrastinate")
+HELPERS: Final = frozenset({"app", "got", "plus", "now", "summed", "seven", "work"})
 
 
 def main(library: str) -> int:

@@ -309,6 +309,7 @@ _NATIVE: Final = {
     "cancel": "omq cancel, on the host itself",
     "state": "omq cancel --state, on the host itself",
     "body": "browse gives the body with the row",
+    "put_file": "put_pieces with the file, open for reading",
 }
 
 
