@@ -64,6 +64,9 @@ class Dones:
                 or count * 40 > len(session.request)):
             return False
         self._said[: count * 40] = session.request[: count * 40]
+        if session.noted:
+            count = self._without(count, session.noted)
+            bulk = False
         if not self._judge(count, party):
             return False
         if self._grouped or self._keyed:
@@ -74,11 +77,26 @@ class Dones:
         # from here on nothing can fail
         self._bulk = bulk
         session.sequence = r.sequence
-        self._frames.open(party)
-        self._write(_DONE, count, r.sequence, _END)
-        self._frames.close()
-        self._ends.all(count, party, self._bulk)
+        if session.noted:
+            session.noted = set()
+        if count:
+            self._frames.open(party)
+            self._write(_DONE, count, r.sequence, _END)
+            self._frames.close()
+            self._ends.all(count, party, self._bulk)
         return True
+
+    def _without(self, count: cython.Py_ssize_t, known: set[Any]) -> cython.Py_ssize_t:
+        """As Looks.without: those of the copied ones that no look has carried out are the first
+        now; how many."""
+        i: cython.Py_ssize_t
+        left: cython.Py_ssize_t = 0
+        for i in range(count):
+            if (self._s64[5 * i + 1], self._s64[5 * i + 2]) not in known:
+                if left < i:
+                    self._said[40 * left : 40 * left + 40] = self._said[40 * i : 40 * i + 40]
+                left += 1
+        return left
 
     def one(self, said: Any, party: Party) -> cython.bint:
         """The message that a MOVE names: may `finish` end it?"""

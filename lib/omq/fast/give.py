@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has no suspect, no lease time, no rate, and none that
-goes alone next in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives.
+"""Hand-outs to waiting readers, where a queue has no suspect, no rate, and none that goes alone next
+in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives.
 Every other queue is the engine's, in its turn: the order of queues is the order of frames.
 """
 
@@ -46,7 +46,7 @@ class Gives:
         finds: Any = Finds(engine, columns, frames, self._attempts, rings)
         engine.wanted.serves = finds.give
         self._chain = 0
-        self.soonest = _FOREVER  # time-out of the waits since somebody asked
+        self._soonest = _FOREVER  # time-out of the waits since somebody asked
 
     def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
         """Can the wait of this NEXT, GET or TAKE be taken by `wait`?"""
@@ -82,12 +82,18 @@ class Gives:
             (line.auxiliary if session.auxiliary else line.main).append(waiter)
         if timeout >= 0:
             self._end_at(deadline, waiter)
-            self.soonest = min(self.soonest, deadline)
+            self._soonest = min(self._soonest, deadline)
         if put:
             waiter.put = put
         self._c.r_timeout[party.slot] = max(0, min(timeout, _TIMEOUT_MAX)) // _S
         core.runnable.add(queue)
         session.waiter = waiter
+
+    def soonest(self) -> cython.longlong:
+        """The first time-out of the waits, and end of the leases, since this was asked."""
+        found: cython.longlong = min(self._soonest, self._attempts.soonest)
+        self._soonest = self._attempts.soonest = _FOREVER
+        return found
 
     def _end_at(self, deadline: cython.longlong, waiter: Waiter) -> None:
         """As Timeouts.add."""
@@ -129,7 +135,7 @@ class Gives:
     def _plain_queue(self, queue: cython.Py_ssize_t) -> cython.bint:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
-                    and not core.rules[queue].lease_ns and not core.times.behind
+                    and not core.times.behind
                     and (not self._c.q_flags[queue] & _LIMITED or self._limits.flat(queue)))
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
@@ -200,6 +206,7 @@ class Gives:
         c, core, frames, keys = self._c, self._core, self._frames, self._limits
         out: list[int] = []
         self._chain = queue * _PRIORITIES + _PRIORITIES - 1
+        self._attempts.begin(queue)
         reader: cython.uint = party.slot + 1
         now: cython.longlong = core.now_ns
         entry: cython.Py_ssize_t

@@ -3,8 +3,9 @@
 What time alone brings (deferred messages, leases, time-outs, looks at notes) is looked at when
 something but plain requests was done in this group or the one before, or when `due` has come: the
 earliest of all deadlines, or earlier. Plain requests bring no deadline but the time-out of their
-wait, the next look at their reader's note and the end of a message's time, which lower `due`; what
-has come to the end of its time (core.engine.expiry) is looked after in the very group.
+wait, the end of a lease, the next look at their reader's note and the end of a message's time, which
+lower `due`; what has come to the end of its time (core.engine.expiry) is looked after in the very
+group. Plain requests of members, which come over their connections, are such as well.
 
 The order is that of RequestServer.group: requests, control connections, hand-outs, one commit, then
 the replies, all written before the first client is woken.
@@ -45,8 +46,8 @@ class Turn:
         core = engine.core
         self._server, self._engine, self._core = server, engine, core
         columns = Columns(core.t)
-        self.path = Path(engine, columns, server.sessions.by_id, server.looks, done, server.begun,
-                         epoch, batch_max, server.units)
+        self.path = Path(engine, columns, server.sessions, server.looks, server.foreign, done,
+                         server.begun, epoch, batch_max, server.units)
         self._journal = Journal(engine, columns)
         self._c = columns
         core.block.write = self._journal.write
@@ -87,6 +88,7 @@ class Turn:
         self._take(batch)
         if drain():
             self._stirred = True
+        self._due = min(self._due, self.path.soonest(), core.times.next_ns + _LAG)
         self._recent.under_way = b""
         if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment
                 or mono_ns >= core.times.next_ns or server.stopping):
@@ -94,6 +96,7 @@ class Turn:
             server.dispatch()
         elif not self.path.dispatch(self._given):
             self._stirred = True
+        self._due = min(self._due, self.path.soonest())  # leases begin with hand-outs
         if block.count:  # behind an error inside a request, as of a new journal file, it writes not
             self._journal.write(0)
         else:
@@ -118,7 +121,6 @@ class Turn:
             if not plain:
                 self._stirred = True
                 server.handle_unplain(raw)
-        self._due = min(self._due, self.path.soonest(), self._core.times.next_ns + _LAG)
 
     def _commit(self) -> None:
         """As Engine.commit, behind the write."""

@@ -35,13 +35,13 @@ assert PERSISTENT == 1
 
 
 class Puts:
-    """See the module."""
+    """See the module. `rights`: as Births has it."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
-                 ) -> None:
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys,
+                 rights: Any) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
         self._limits = keys
-        self._births = Births(core, columns, frames, rings, keys)
+        self._births = Births(core, columns, frames, rings, keys, rights)
         self._messages, self._entries = core.t.messages, core.t.entries
         heads = memoryview(bytearray(_BATCH_MAX * 128))
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
@@ -52,12 +52,12 @@ class Puts:
         self._key = self._number = 0  # of the message that is put alone
         self._payload: Any = None
 
-    def one(self, r: Request, session: Any, party: Party) -> cython.bint:
-        """A PUT; its QPoolId is the answer."""
-        if not self.single(r, session, 0, 1, 0) or (r.want and self._remembers(r.queue)):
+    def one(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+        """A PUT; its QPoolId is the answer. `area`: the bytes of the request."""
+        if not self.single(r, session, area, 0, party, 1, 0) or (r.want and self._remembers(r.queue)):
             return False
         session.sequence = r.sequence
-        self.place_single(r, session, 0, party)
+        self.place_single(r, area, 0, party)
         # from here on nothing can fail
         self._frames.open(party)
         self.put_single(r, party, r.want)
@@ -68,30 +68,30 @@ class Puts:
         """An id of the submitter's is put there, a queue that is, with a memory of it."""
         return bool(self._core.rules[queue].dedupe_ns)
 
-    def single(self, r: Request, session: Any, at: cython.Py_ssize_t, frames: cython.Py_ssize_t,
-               room: cython.Py_ssize_t) -> cython.bint:
+    def single(self, r: Request, session: Any, area: Any, at: cython.Py_ssize_t, party: Party,
+               frames: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
         """May the one message of this request be put, whose payload lies there, as the last of so
         many frames, of which the others need so much room? `place_single` and `put_single` do
         it."""
         length: cython.Py_ssize_t = r.length
         if (r.flags & ~_SAID > 1 or r.parts or r.priority >= _PRIORITIES or not length
-                or not r.crc or at + length > len(session.request)
-                or not self._births.takes(session, r.queue, 1, r.size)
+                or not r.crc or at + length > len(area)
+                or not self._births.takes(session, party, r.queue, 1, r.size)
                 or not self._frames.fits(frames, room + length)):
             return False
         self._key = 0
-        self._limits.mark(0, r.queue, session.request, at, length)
+        self._limits.mark(0, r.queue, area, at, length)
         if r.flags & _GROUPED:
-            self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
+            self._key = self._rings.key(area, at) if length > _DESCRIPTOR else 0
             self._number = self._rings.number
             return bool(self._key)
         return True
 
-    def place_single(self, r: Request, session: Any, at: cython.Py_ssize_t, party: Party) -> None:
+    def place_single(self, r: Request, area: Any, at: cython.Py_ssize_t, party: Party) -> None:
         """Where its body is to be. SpoolFull, DiskError: nothing has changed."""
         end: cython.Py_ssize_t = at
         end += r.length
-        self._payload = session.request[at:end]
+        self._payload = area[at:end]
         self._births.place(party, r.flags & ~_SAID, [self._payload])
 
     def put_single(self, r: Request, party: Party, given: cython.ulonglong) -> None:
@@ -112,12 +112,11 @@ class Puts:
         core.runnable.add(r.queue)
         c.counters[_PUTS] += 1
 
-    def many(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t
-             ) -> cython.bint:
+    def many(self, r: Request, session: Any, area: Any, party: Party,
+             batch_max: cython.Py_ssize_t) -> cython.bint:
         """A PUT_MANY; its first QPoolId is the answer."""
         queue: cython.uint = r.queue
         count: cython.Py_ssize_t = r.count
-        area = session.request
         heads: cython.Py_ssize_t = 128 * count
         if (not count or count > batch_max or count > _BATCH_MAX
                 or (not cython.compiled and count >= _MANY) or heads + r.length > len(area)):
@@ -125,7 +124,8 @@ class Puts:
         self._heads[:heads] = area[:heads]
         persistent: cython.uint = self._h16[1] & ~_SAID
         total: cython.Py_ssize_t = self._plain(count, persistent, area[heads : heads + r.length])
-        if (total < 0 or not self._births.takes(session, queue, count, self._longest(count))
+        if (total < 0 or not self._births.takes(
+                    session, party, queue, count, self._longest(count))
                 or (self._given and self._remembers(queue))
                 or not self._frames.fits(count, total)):
             return False
@@ -160,7 +160,7 @@ class Puts:
             return False
         for i in range(count):
             if (self._h32[32 * i + 12] != at or not self._births.takes(
-                    session, self._h16[64 * i + 2], count, self._h64[16 * i + 4])
+                    session, party, self._h16[64 * i + 2], count, self._h64[16 * i + 4])
                     or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
                 return False
             at += self._h32[32 * i + 10]
@@ -171,9 +171,13 @@ class Puts:
         """Are those that `several` was asked of persistent, and of no group?"""
         return bool(self._h16[1] & 1 and not self._grouped)
 
-    def room(self, count: cython.Py_ssize_t) -> cython.bint:
+    def may(self, session: Any, action: str, queue: cython.uint) -> cython.bint:
+        """As Births.may."""
+        return self._births.may(session, action, queue)
+
+    def room(self, count: cython.Py_ssize_t, party: Party) -> cython.bint:
         """As Births.room."""
-        return self._births.room(count)
+        return self._births.room(count, party)
 
     def place(self, count: cython.Py_ssize_t, party: Party, payloads: Any) -> None:
         """Where their bodies are to be. SpoolFull, DiskError: nothing has changed."""

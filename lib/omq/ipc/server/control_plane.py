@@ -105,8 +105,8 @@ class ControlPlane:
         self._watching = watching
 
     def drain(self) -> bool:
-        """The doors' turn in this group; True: there was one. What is left comes with the next one,
-        which is woken."""
+        """The doors' turn in this group; True: there was something but requests, which say so
+        themselves. What is left comes with the next one, which is woken."""
         doors = self._doors
         if doors.failure is not None:
             raise doors.failure
@@ -116,10 +116,12 @@ class ControlPlane:
         turn, requests = Turn(self._share_ns), list[bytes]()
         self._server.recent.group(self._engine.now_ns, requests)
         while not turn.over and (door := doors.ring.take(turn)) is not None:
+            before = len(requests)
             turn.charge(door.uid, self._serve(door, requests))
+            told = told or len(requests) == before
         if doors.ring:
             doors.wake()
-        return True
+        return told
 
     def _serve(self, door: Door, requests: list[bytes]) -> int:
         """One line of a door, or its end. How many bytes it brought to be written."""

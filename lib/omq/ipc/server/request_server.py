@@ -149,7 +149,7 @@ class RequestServer(GroupCommit):
     def _settle_batch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} settlements do not fit")
-        if done_many(self.engine, session.party, session.request, r.count, r.sequence):
+        if not session.noted and done_many(self.engine, session.party, session.request, r.count, r.sequence):
             return
         verdicts = self.looks.without(session, verdicts_of(session.request, r))
         session.lost = self.engine.settle(session.party, verdicts, r.sequence)
