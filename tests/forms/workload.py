@@ -13,7 +13,8 @@ change, and keys are paused, while it runs. `back`: many messages fail and come 
 has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
 groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has
 no right to a queue take for units, payloads do not lie in the order of their heads. `members`: most
-clients are other users than the spool's owner. Clocks and the uuid are fixed, so nothing depends on the run.
+clients are other users than the spool's owner. Clocks and the uuid are fixed, so nothing depends on
+the run.
 """
 
 from __future__ import annotations

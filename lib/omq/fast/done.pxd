@@ -4,9 +4,9 @@ from omq.fast.frames cimport Frames
 from omq.fast.limited_keys cimport Keys
 from omq.fast.request cimport Request
 
-cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IN_GROUP
-cdef unsigned int _PSEUDO, _LIMITED, _KEYED
-cdef Py_ssize_t _MANY, _COUNT_MAX, _EVIDENCE
+cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL
+cdef unsigned int _PSEUDO, _LIMITED
+cdef Py_ssize_t _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
     cdef object _core, _entries, _said
@@ -14,7 +14,6 @@ cdef class Dones:
     cdef Frames _frames
     cdef Keys _limits
     cdef Ends _ends
-    cdef bint _grouped, _keyed, _bulk
     cdef unsigned char[::1] _s8, _seen
     cdef unsigned short[::1] _s16
     cdef unsigned int[::1] _s32, _picked
@@ -35,6 +34,5 @@ cdef class Dones:
     cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
     cdef bint _takes(self, unsigned int queue) except -1
     cdef bint _stays(self, Py_ssize_t slot) except -1
-    cdef bint _alike(self, Py_ssize_t count) except -1
     cdef int _frame(self, unsigned int kind, Py_ssize_t entry, unsigned long long sequence,
                     unsigned int flags) except -1

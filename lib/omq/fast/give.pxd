@@ -7,7 +7,7 @@ from omq.fast.groups cimport Rings
 
 cdef unsigned int _FIRST, _PRIORITIES, _SUSPENDED, _LIMITED, _KEYED
 cdef unsigned int _GROUPED, _OUT_OF_TURN
-cdef Py_ssize_t _GIVES, _MANY, _HEAD, _ROW
+cdef Py_ssize_t _GIVES, _HEAD, _ROW
 cdef long long _FOREVER, _TIMEOUT_MAX, _MS, _S, _TIMEOUT_MS_MAX
 
 cdef class Gives:

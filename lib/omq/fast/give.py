@@ -1,6 +1,6 @@
-"""Hand-outs to waiting readers, where a queue has no suspect, no rate, and none that goes alone next
-in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives.
-Every other queue is the engine's, in its turn: the order of queues is the order of frames.
+"""Hand-outs to waiting readers, where a queue has no suspect, no rate, and none that goes alone
+next in its return lane. As Engine.wait, Engine.dispatch and core.engine.gives. Every other queue
+is the engine's, in its turn: the order of queues is the order of frames.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.engine import TIMEOUT_MAX_NS, Engine
-from omq.core.engine.gives import MANY as BULK
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import FIRST_QUEUE, Party
 from omq.core.engine.waiting import FOREVER, Waiter, Waiters
@@ -28,7 +27,7 @@ from omq.format.wire import GIVEN, REPLY
 
 _FIRST, _PRIORITIES, _SUSPENDED = FIRST_QUEUE, limits.PRIORITIES, int(QueueFlag.SUSPENDED)
 _LIMITED, _KEYED = int(QueueFlag.LIMITED), int(QueueFlag.KEYED)
-_GIVES, _MANY = int(Counter.GIVES), BULK
+_GIVES = int(Counter.GIVES)
 _GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
 _PUSH = heappush
@@ -157,8 +156,7 @@ class Gives:
             want = waiter.want
             share = min(share, want)
             laned = not keyed and bool(self._core.lanes.get(queue))
-            if (share >= _MANY and not laned and not keyed and not cython.compiled) \
-                    or not self._frames.fits(share, 0):
+            if not self._frames.fits(share, 0):
                 return False
             if laned:
                 self._chain = queue * _PRIORITIES + _PRIORITIES - 1

@@ -3,9 +3,9 @@
 What time alone brings (deferred messages, leases, time-outs, looks at notes) is looked at when
 something but plain requests was done in this group or the one before, or when `due` has come: the
 earliest of all deadlines, or earlier. Plain requests bring no deadline but the time-out of their
-wait, the end of a lease, the next look at their reader's note and the end of a message's time, which
-lower `due`; what has come to the end of its time (core.engine.expiry) is looked after in the very
-group. Plain requests of members, which come over their connections, are such as well.
+wait, the end of a lease, the next look at their reader's note and the end of a message's time,
+which lower `due`; what has come to the end of its time (core.engine.expiry) is looked after in the
+very group. Plain requests of members, which come over their connections, are such as well.
 
 The order is that of RequestServer.group: requests, control connections, hand-outs, one commit, then
 the replies, all written before the first client is woken.

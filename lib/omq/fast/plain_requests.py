@@ -34,9 +34,9 @@ _CONTAINER, _ROW = CONTAINER, SETTLE.size
 
 class Path:
     """See the module. `sessions`: the registered ones (ipc.server.sessions); `looks`: at their
-    notes (ipc.server.reader_notes); `foreign`: ipc.server.foreign_messages; `done`: answers that wait for the commit, (session, request, count,
-    QPoolId) each; `begun`: what was put and waits on, (session, request, QPoolId) each; `taken`:
-    requests so far; `units`: ipc.server.units."""
+    notes (ipc.server.reader_notes); `foreign`: ipc.server.foreign_messages; `done`: answers that
+    wait for the commit, (session, request, count, QPoolId) each; `begun`: what was put and waits
+    on, (session, request, QPoolId) each; `taken`: requests so far; `units`: ipc.server.units."""
 
     def __init__(self, engine: Engine, columns: Columns, sessions: Any, looks: Any, foreign: Any,
                  done: list[Any], begun: list[Any], epoch: int, batch_max: int, units: Any) -> None:
@@ -133,7 +133,7 @@ class Path:
         """The bytes of a member's request as they may be used: what he puts is copied and must be
         what he says about it. None: it is the engine's, which says what is wrong."""
         operation: cython.uint = r.operation
-        if operation == _PUT or operation == _ASK:
+        if operation in (_PUT, _ASK):
             if r.parts or r.flags & _CONTAINER:
                 return None
             return self._foreign.copy_single(
@@ -144,7 +144,7 @@ class Path:
             return self._foreign.copy_several(area, 0, r.count, r.length, 0)
         if operation == _MOVE and not r.parts and r.count == 1:
             return self._foreign.copy_several(area, _ROW, 1, r.length, 0)
-        if operation == _COMMIT or operation == _PREPARE:
+        if operation in (_COMMIT, _PREPARE):
             return self._foreign.copy_several(area, r.parts * _ROW, r.count, r.length,
                                               r.queue if operation == _PREPARE else 0)
         return area

@@ -6,7 +6,7 @@ from omq.fast.request cimport Request
 from omq.fast.groups cimport Rings
 
 cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
-cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX, _COPIED_MAX
+cdef Py_ssize_t _PUTS, _BATCH_MAX, _COPIED_MAX
 
 cdef class Puts:
     cdef object _core, _messages, _entries, _heads, _payload
@@ -44,5 +44,6 @@ cdef class Puts:
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
     cdef int _mark_all(self, unsigned int queue, Py_ssize_t count, object payloads) except -1
     cdef list _split(self, Py_ssize_t count, object payloads)
-    cdef int _born_many(self, Request r, object party, Py_ssize_t count, unsigned long long first,
-                        unsigned int persistent) except -1
+    cdef int _born_many(self, Py_ssize_t count, object party, unsigned int queue,
+                        unsigned int flags, unsigned int opening, unsigned long long sequence
+                        ) except -1

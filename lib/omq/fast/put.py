@@ -1,9 +1,7 @@
 """Put, when it is plain: on one queue, which remembers no ids if it has one of its own, not a
-container, from the spool's owner. One message, or a batch of which all are persistent or none is.
-As core.engine.puts and bulk.
-
-A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
-it is left to that module, whose numpy is quicker then.
+container. One message, or a batch of which all are persistent or none is. As core.engine.puts and
+put_many. What another user than the spool's owner puts was copied and looked at before
+(plain_requests).
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
-from omq.core.engine.bulk import MANY as BULK
 from omq.core.engine.state import PERSISTENT, Core, Party
 from omq.fast.births import Births
 from omq.fast.columns import Columns
@@ -28,7 +25,7 @@ from omq.format.wire import PutFlag
 
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PREPARED, _KEYED = int(FrameFlag.PREPARED), int(QueueFlag.KEYED)
-_PUTS, _MANY, _BATCH_MAX, _COPIED_MAX = int(Counter.PUTS), BULK, 1024, 1 << 17
+_PUTS, _BATCH_MAX, _COPIED_MAX = int(Counter.PUTS), 1024, 1 << 17
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 _SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
 assert PERSISTENT == 1
@@ -54,7 +51,8 @@ class Puts:
 
     def one(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
         """A PUT; its QPoolId is the answer. `area`: the bytes of the request."""
-        if not self.single(r, session, area, 0, party, 1, 0) or (r.want and self._remembers(r.queue)):
+        if not self.single(r, session, area, 0, party, 1, 0) or (
+                r.want and self._remembers(r.queue)):
             return False
         session.sequence = r.sequence
         self.place_single(r, area, 0, party)
@@ -119,7 +117,7 @@ class Puts:
         count: cython.Py_ssize_t = r.count
         heads: cython.Py_ssize_t = 128 * count
         if (not count or count > batch_max or count > _BATCH_MAX
-                or (not cython.compiled and count >= _MANY) or heads + r.length > len(area)):
+                or heads + r.length > len(area)):
             return False
         self._heads[:heads] = area[:heads]
         persistent: cython.uint = self._h16[1] & ~_SAID
@@ -136,11 +134,11 @@ class Puts:
         session.sequence = r.sequence
         self._births.place(party, persistent, [] if persistent else self._split(count, payloads))
         # from here on nothing can fail
-        first: cython.ulonglong = core.next_qpool
-        self._born_many(r, party, count, first, persistent)
+        self._frames.open(party)
+        self._born_many(count, party, queue, persistent, _RESULT, r.sequence)
+        self._frames.close()
         if persistent:
             core.block.payloads.append(payloads)
-        core.next_qpool = core.block.next_qpool = first + count
         core.runnable.add(queue)
         self._c.counters[_PUTS] += count
         return True
@@ -188,29 +186,18 @@ class Puts:
             sequence: cython.ulonglong) -> None:
         """What `several` was asked of, as the end of its request, between Frames.open and close;
         with a reason they are prepared."""
-        core, c = self._core, self._c
+        core = self._core
         persistent: cython.uint = self._h16[1] & ~_SAID
-        first: cython.ulonglong = core.next_qpool
-        prepared: cython.uint = _PREPARED if self._frames.reason else 0
         i: cython.Py_ssize_t
-        slot: cython.Py_ssize_t
-        entry: cython.Py_ssize_t
-        for i in range(count):
-            slot = take_row(self._messages, c.free_messages)
-            entry = take_row(self._entries, c.free_entries)
-            self._births.born(
-                slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
-                persistent | prepared | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
-                self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
-                self._q64[16 * i + 13], sequence, self._keys[i], self._numbers[i], i,
-                self._h64[16 * i + 9], party)
-            if not prepared:
+        if self._frames.reason:
+            self._born_many(count, party, 0, persistent | _PREPARED, 0, sequence)
+        else:
+            self._born_many(count, party, 0, persistent, 0, sequence)
+            self._c.counters[_PUTS] += count
+            for i in range(count):
                 core.runnable.add(self._h16[64 * i + 2])
         if persistent:
             core.block.payloads.append(payloads)
-        core.next_qpool = core.block.next_qpool = first + count
-        if not prepared:
-            c.counters[_PUTS] += count
 
     def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
                ) -> cython.Py_ssize_t:
@@ -265,42 +252,32 @@ class Puts:
             at += self._h32[32 * i + 10]
         return out
 
-    def _born_many(self, r: Request, party: Party, count: cython.Py_ssize_t,
-                   first: cython.ulonglong, persistent: cython.uint) -> None:
-        """All of a batch that was checked."""
-        messages, entries, c, frames = self._messages, self._entries, self._c, self._frames
+    def _born_many(self, count: cython.Py_ssize_t, party: Party, queue: cython.uint,
+                   flags: cython.uint, opening: cython.uint, sequence: cython.ulonglong) -> None:
+        """All that was checked, between Frames.open and close, as the end of their request: on
+        `queue`, 0: each on its own. `opening`: further flags of the first frame."""
+        messages, entries, c = self._messages, self._entries, self._c
+        first: cython.ulonglong = self._core.next_qpool
         top: cython.Py_ssize_t = messages.top
         high: cython.Py_ssize_t = messages.high
         reused: cython.Py_ssize_t = min(count, top)
         entry_top: cython.Py_ssize_t = entries.top
         entry_high: cython.Py_ssize_t = entries.high
         entry_reused: cython.Py_ssize_t = min(count, entry_top)
-        bulk: cython.bint = bool(count >= _MANY and persistent and not self._grouped
-                                 and not self._given and not c.q_flags[r.queue] & _KEYED)
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         entry: cython.Py_ssize_t
-        flags: cython.uint
         messages.top, messages.high = top - reused, high + count - reused
         entries.top, entries.high = entry_top - entry_reused, entry_high + count - entry_reused
-        frames.open(party)
         for i in range(count):
-            if i >= reused:
-                slot = high + i - reused
-            else:
-                slot = c.free_messages[top - reused + i if bulk else top - 1 - i]
-            if i >= entry_reused:
-                entry = entry_high + i - entry_reused
-            else:
-                entry = c.free_entries[entry_top - entry_reused + i if bulk else entry_top - 1 - i]
-            flags = persistent
-            if i == 0:
-                flags |= _RESULT
-            if i == count - 1:
-                flags |= _END
-            self._births.born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
-                              self._h64[16 * i + 4], self._h32[32 * i + 10],
-                              self._h32[32 * i + 11], self._h64[16 * i + 12],
-                              self._q64[16 * i + 13], r.sequence, self._keys[i],
-                              self._numbers[i], i, self._h64[16 * i + 9], party)
-        frames.close()
+            slot = c.free_messages[top - 1 - i] if i < reused else high + i - reused
+            entry = (c.free_entries[entry_top - 1 - i] if i < entry_reused
+                     else entry_high + i - entry_reused)
+            self._births.born(
+                slot, entry, first + i, queue if queue else self._h16[64 * i + 2],
+                self._h8[128 * i + 1],
+                flags | (0 if i else opening) | (_END if i == count - 1 else 0),
+                self._h64[16 * i + 4], self._h32[32 * i + 10], self._h32[32 * i + 11],
+                self._h64[16 * i + 12], self._q64[16 * i + 13], sequence, self._keys[i],
+                self._numbers[i], i, self._h64[16 * i + 9], party)
+        self._core.next_qpool = self._core.block.next_qpool = first + count

@@ -17,7 +17,7 @@ from omq.fast.group_commit import Turn
 from omq.fast.reply import ROWS_MAX
 from omq.format.wire import REQUEST
 from omq.ipc.server import foreign_messages
-from omq.ipc.server.next_reply import MANY, write_given
+from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session, Sessions
 from omq.ipc.server.units import UnitLimits
@@ -36,7 +36,7 @@ class FastServer(RequestServer):
         self.form, self.foreign = running, foreign_messages
         self.intake = intake if running == form.COMPILED else None
         self._turn = Turn(self, epoch, batch_max, self._ok, self._given,
-                          ROWS_MAX if running == form.COMPILED else MANY - 1)
+                          ROWS_MAX)
         self._path = self._turn.path
 
     @property
