@@ -65,6 +65,10 @@ class Turn:
         """Something was done to the engine behind our back."""
         self._stirred = True
 
+    def is_plain(self) -> cython.bint:
+        """The last group had plain requests and nothing else."""
+        return not self._stirred
+
     def due(self) -> cython.longlong:
         """When a turn is wanted though nobody asks for anything (monotonic ns)."""
         if self._stirred:
@@ -116,6 +120,7 @@ class Turn:
                 try:
                     plain = self.path.handle(raw)
                 except OmqError as error:
+                    self._stirred = True
                     server.refuse(raw, error)
                     continue
             if not plain:
@@ -150,7 +155,8 @@ class Turn:
         if server.begun:
             server.remember(lsn)
         path.answer(answered, lsn)
-        server.answer_refused(answered)
+        if server.refused:
+            server.answer_refused(answered)
         for waiter, entries in self._given:
             session = self._by_id.get(waiter.party.client)
             if session is None:

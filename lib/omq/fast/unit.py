@@ -53,7 +53,7 @@ class Units:
         wanted: cython.longlong = r.want
         ends: cython.bint = count == 0
         end += r.length
-        if (end > len(area) or session.queue or session.waiter is not None
+        if (end > len(area) or session.waiter is not None
                 or r.argument != taken or wanted != count or party.active != taken
                 or not self._plane.is_small(taken + count, (taken + count) * _FRAME + r.length)):
             return False

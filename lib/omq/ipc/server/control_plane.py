@@ -74,7 +74,7 @@ class ControlPlane:
         self._server = server
         self._sessions: Sessions = server.sessions
         self._engine: Engine = server.engine
-        self._doors = doorkeeper
+        self._doors, self._waiting = doorkeeper, doorkeeper.ring.users
         self._registrar = registrar
         self._log, self._rated = log, rated
         self._epoch = epoch
@@ -110,9 +110,9 @@ class ControlPlane:
         doors = self._doors
         if doors.failure is not None:
             raise doors.failure
+        if not self._waiting and not self.bodies.finished:
+            return False
         told = self.bodies.tell_made()
-        if not doors.ring:
-            return told
         turn, requests = Turn(self._share_ns), list[bytes]()
         self._server.recent.group(self._engine.now_ns, requests)
         while not turn.over and (door := doors.ring.take(turn)) is not None:

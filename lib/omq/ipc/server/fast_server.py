@@ -54,6 +54,10 @@ class FastServer(RequestServer):
     def due(self) -> int:
         return self._turn.due()
 
+    @property
+    def plain(self) -> bool:
+        return self._turn.is_plain()
+
     def stir(self) -> None:
         self._turn.stir()
 
