@@ -120,7 +120,6 @@ class Turn:
                 try:
                     plain = self.path.handle(raw)
                 except OmqError as error:
-                    self._stirred = True
                     server.refuse(raw, error)
                     continue
             if not plain:

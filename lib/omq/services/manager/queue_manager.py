@@ -182,6 +182,7 @@ class QueueManager:
             self._held.look()
         if parts.server.refused:
             self._events.refused(parts.server.refused)
+            told = True
         if now >= self._events.due:
             self._events.turn(now)
             told = True
