@@ -45,7 +45,7 @@ MUTANTS: Final = (
             "            return False\n"),
     _mutant("what a look carried out is settled in vain", "done",
             " not in known:\n", " not in ():\n"),
-    _mutant("what others settled is passed over", "done",
+    _mutant("those that are left are not moved up", "done",
             "                    self._said[40 * left : 40 * left + 40] =",
             "                    _ ="),
     _mutant("what a look carried out is remembered for ever", "done",
