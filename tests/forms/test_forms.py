@@ -42,6 +42,8 @@ def compared(folder: Path, groups: int, *arguments: str) -> dict[str, Run]:
     ("7", ("keyed", "back"), 0.15),  # of which many fail, come back or are in doubt
     ("1", ("refused",), 0.1),  # units that ask for what they may not have
     ("1", ("barriers",), 0.1),  # messages that others wait for end, which is the engine's
+    ("1", ("members",), 0.15),  # other users than the owner
+    ("5", ("fuzz", "members"), 0.05),  # who lie about what they put
 ])
 def test_all_forms_do_the_same(tmp_path: Path, seed: str, extra: tuple[str, ...], share: float
                                ) -> None:

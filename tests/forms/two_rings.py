@@ -35,15 +35,18 @@ class Way:
         self.t, self.sequence = t, 0
         t.entries.high = t.messages.high = ROWS
 
-    def come(self, entry: int, key: int, number: int) -> None:
+    def come(self, entry: int, key: int, number: int, attempts: int) -> None:
+        """`attempts`: of one that waits, as if it had failed while another was in work."""
         t = self.t
         self.sequence += 1
         t.e_message[entry], t.e_queue[entry], t.e_priority[entry] = entry, ON, 4
         t.e_sequence[entry], t.e_state[entry], t.m_flags[entry] = self.sequence, READY, 0
-        t.e_prev[entry] = t.e_next[entry] = 0
+        t.e_prev[entry] = t.e_next[entry] = t.e_attempts[entry] = 0
         t.q_ready[ON] += 1
         if self.joined(entry, key, number):
             t.link(entry, ON * PRIORITIES + 4)
+        else:
+            t.e_attempts[entry] = attempts
 
     def joined(self, entry: int, key: int, number: int) -> bool:
         groups = self.core.groups
@@ -118,9 +121,9 @@ def work(module: ModuleType, seed: int) -> int:
         fronts = [entry for entry in ways[0].core.groups.fronts.values() if there[entry] == READY]
         if what < 0.45 and len(there) < ROWS:
             entry = r.choice([each for each in range(ROWS) if each not in there])
-            key, number = r.choice(groups), r.choice(NUMBERS)
+            key, number, attempts = r.choice(groups), r.choice(NUMBERS), int(r.random() < 0.2)
             for way in ways:
-                way.come(entry, key, number)
+                way.come(entry, key, number, attempts)
             there[entry] = READY
         elif what < 0.52 and fronts:
             given = [r.choice(fronts)]

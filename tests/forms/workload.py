@@ -2,7 +2,7 @@
 index says, what was written, what was answered, and what the engine keeps in memory.
 
     python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
-        [numbered] [refused] [barriers]
+        [numbered] [refused] [barriers] [members]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -13,8 +13,8 @@ change, and keys are paused, while it runs. `back`: many messages fail and come 
 has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
 groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has
 no right to a queue take for units, payloads do not lie in the order of their heads. `barriers`:
-many messages that are put wait until others are done. Clocks and the uuid are fixed, so nothing
-depends on the run.
+many messages that are put wait until others are done. `members`: most clients are other users than
+the spool's owner. Clocks and the uuid are fixed, so nothing depends on the run.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0, 0, 0)
 UNIQUE = int(PutFlag.UNIQUE)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
 UNITS = (10, 11)  # these work in units
+MEMBERS = (0, 3, 7, 10)  # such as well, of `members`
 GUEST, NARROW = 5, 1  # the spool's owner without rights; a channel of few bytes
 GROUPS = (b"g", b"h", b"i", b"j", b"k")
 ANSWERS = tuple(b"%d" % number for number in range(9))  # correlation ids
@@ -140,19 +141,17 @@ class Workload:
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
                  limits: dict[int, LimitRules], back: bool, numbered: bool,
-                 refused: bool, barriers: bool) -> None:
+                 refused: bool, barriers: bool, members: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
         made = [replace(each, limits=limits.get(each.queue))
                 for each in rules(quiet=quiet or self.keyed or numbered)]
-        if self.keyed or numbered:  # a queue with leases is the engine's
-            made = [replace(each, lease_ns=0) for each in made]
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
         self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
-        self.refused, self.barriers = refused, barriers
+        self.refused, self.barriers, self.members = refused, barriers, members
         if refused:
             self.instance.settings = replace(self.instance.settings, unit_messages_max=8)
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
@@ -199,7 +198,7 @@ class Workload:
         session.release = cast(Any, session.channel).wake = _Bell()
         assert self.instance.recovered is not None
         session.epoch = self.instance.recovered.epoch
-        if client.number in (MEMBER, STRANGER):
+        if client.number in (MEMBER, STRANGER) or (self.members and client.number in MEMBERS):
             party.owns = session.trusted = False
             party.uid = 0 if client.number == MEMBER else 1000
         if client.number == GUEST:
@@ -898,7 +897,7 @@ def main(arguments: list[str]) -> int:
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
                     limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
                     back="back" in rest, numbered="numbered" in rest, refused="refused" in rest,
-                    barriers="barriers" in rest)
+                    barriers="barriers" in rest, members="members" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

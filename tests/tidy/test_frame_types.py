@@ -14,7 +14,6 @@ WRITERS = {
     "lib/omq/core/engine/backing_out.py": {"BACKOUT"},
     "lib/omq/core/engine/manager_notes.py": {"READER_UP", "QUEUE", "CHECKPOINT", "OPERATOR", "STOP",
                                      "DEFINE"},
-    "lib/omq/core/engine/bulk.py": {"PUT", "DONE"},
     "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},
     "lib/omq/core/engine/expiry.py": {"EXPIRE"},
     "lib/omq/core/engine/gives.py": {"GIVE"},

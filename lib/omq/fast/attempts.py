@@ -3,22 +3,35 @@
 
 from __future__ import annotations
 
+from heapq import heappush
+
 from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.state import Core, Party
+from omq.core.engine.waiting import FOREVER
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 
 _GIVE, _ACTIVE, _MOST = int(FrameType.GIVE), int(EntryState.ACTIVE), limits.ATTEMPTS_MAX
+_FOREVER, _PUSH = FOREVER, heappush
 
 
 class Attempts:
-    """See the module."""
+    """See the module. `soonest`: the end of the leases since somebody asked."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
         self._core, self._c, self._frames = core, columns, frames
+        self.soonest = self._due = _FOREVER
+
+    def begin(self, queue: cython.Py_ssize_t) -> None:
+        """Hand-outs of this queue follow."""
+        lease_ns: cython.longlong = self._core.rules[queue].lease_ns
+        self._due = _FOREVER
+        if lease_ns:
+            self._due = self._core.mono_ns + lease_ns
+            self.soonest = min(self.soonest, self._due)
 
     def hand(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t, reader: cython.uint,
              sequence: cython.ulonglong, offset: cython.Py_ssize_t, argument: cython.longlong,
@@ -34,6 +47,8 @@ class Attempts:
         c.m_lsn[slot] = c.e_lease[entry] = lease
         c.e_attempts[entry], c.e_reader[entry] = attempts, reader
         c.e_until[entry], c.e_state[entry] = now, _ACTIVE
+        if self._due != _FOREVER:
+            _PUSH(self._core.leases, (self._due, entry, lease))
 
     def count(self, party: Party, queue: cython.Py_ssize_t, count: cython.Py_ssize_t) -> None:
         """So many of a queue were handed to it."""

@@ -7,7 +7,7 @@ cdef unsigned int _PUT, _READY, _PREPARED, _FIRST, _PRIORITIES, _IN_USE, _LOOK_A
 cdef unsigned int _NO_RECORD, _HAS_ID, _KEYED
 
 cdef class Births:
-    cdef object _core, _messages, _entries, _slots
+    cdef object _core, _messages, _entries, _slots, _rights
     cdef list _offsets
     cdef Columns _c
     cdef Frames _frames
@@ -16,9 +16,10 @@ cdef class Births:
     cdef unsigned int _file, _word, _journal
     cdef Py_ssize_t _offset
     cdef long long _now
-    cdef bint takes(self, object session, unsigned int queue, Py_ssize_t count,
+    cdef bint takes(self, object session, object party, unsigned int queue, Py_ssize_t count,
                     unsigned long long size) except -1
-    cdef bint room(self, Py_ssize_t count) except -1
+    cdef bint room(self, Py_ssize_t count, object party) except -1
+    cdef bint may(self, object session, str action, unsigned int queue) except -1
     cdef int place(self, object party, unsigned int persistent, list bodies) except -1
     cdef int _appear(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,
                      unsigned int priority, unsigned long long key, unsigned int number

@@ -29,17 +29,17 @@ assert PERSISTENT == 1
 
 
 class Births:
-    """See the module."""
+    """See the module. `rights`: ipc.server.sessions, which knows them."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
-                 ) -> None:
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys,
+                 rights: Any) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
-        self._limits = keys
+        self._limits, self._rights = keys, rights
         self._messages, self._entries = core.t.messages, core.t.entries
         self._file = self._word = self._offset = self._journal = 0
         self._now = 0
 
-    def takes(self, session: Any, queue: cython.uint, count: cython.Py_ssize_t,
+    def takes(self, session: Any, party: Party, queue: cython.uint, count: cython.Py_ssize_t,
               size: cython.ulonglong) -> cython.bint:
         """May this client put `count` messages of up to `size` bytes there, and is there room?"""
         core, c = self._core, self._c
@@ -47,12 +47,17 @@ class Births:
                 or c.q_flags[queue] & _LOOK_AT != _IN_USE
                 or size > c.q_max_length[queue] or not core.space_left
                 or c.q_depth[queue] + count > c.q_max_depth[queue]
-                or session.rights.get(("put", queue)) is not True
                 or (c.q_flags[queue] & _KEYED and not self._limits.flat(queue))):
             return False
-        return self.room(count)
+        return self.may(session, "put", queue) and self.room(count, party)
 
-    def room(self, count: cython.Py_ssize_t) -> cython.bint:
+    def may(self, session: Any, action: str, queue: cython.uint) -> cython.bint:
+        """Has it this right? Asked for the first time it is looked up, and remembered."""
+        known = session.rights.get((action, queue))
+        return bool(known is True
+                    or (known is None and self._rights.allows(session, action, queue)))
+
+    def room(self, count: cython.Py_ssize_t, party: Party) -> cython.bint:
         """Are there rows for so many more, each on one queue?"""
         core, messages, entries = self._core, self._messages, self._entries
         used: cython.Py_ssize_t = messages.high
@@ -61,7 +66,9 @@ class Births:
         spare -= entries.high
         spare += entries.top
         rows: cython.Py_ssize_t = core.index_reserve
-        rows = count + rows // 2  # who owns the spool leaves half of the reserve
+        if party.owns or not party.uid:
+            rows //= 2  # the owner and root leave half of the reserve, all others the whole
+        rows += count
         return bool(spare >= rows and used + rows <= messages.capacity
                     and used + rows <= core.messages_total_max)
 

@@ -4,9 +4,9 @@ from omq.fast.frames cimport Frames
 from omq.fast.limited_keys cimport Keys
 from omq.fast.request cimport Request
 
-cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL, _IN_GROUP
-cdef unsigned int _PSEUDO, _LIMITED, _KEYED
-cdef Py_ssize_t _MANY, _COUNT_MAX, _EVIDENCE
+cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL
+cdef unsigned int _PSEUDO, _LIMITED
+cdef Py_ssize_t _COUNT_MAX, _EVIDENCE
 
 cdef class Dones:
     cdef object _core, _entries, _said
@@ -14,12 +14,12 @@ cdef class Dones:
     cdef Frames _frames
     cdef Keys _limits
     cdef SettledEntries _ends
-    cdef bint _grouped, _keyed, _bulk
     cdef unsigned char[::1] _s8, _seen
     cdef unsigned short[::1] _s16
     cdef unsigned int[::1] _s32, _picked
     cdef unsigned long long[::1] _s64
     cdef bint settle(self, Request r, object session, object party) except -1
+    cdef Py_ssize_t _without(self, Py_ssize_t count, set known) except -1
     cdef bint one(self, object said, object party) except -1
     cdef bint all_of(self, object said, Py_ssize_t count, object party) except -1
     cdef int finish(self, Py_ssize_t count, unsigned long long sequence, bint ends,
@@ -34,6 +34,5 @@ cdef class Dones:
     cdef Py_ssize_t _pick(self, Py_ssize_t count, object party) except -1
     cdef bint _takes(self, unsigned int queue) except -1
     cdef bint _stays(self, Py_ssize_t slot) except -1
-    cdef bint _alike(self, Py_ssize_t count) except -1
     cdef int _frame(self, unsigned int kind, Py_ssize_t entry, unsigned long long sequence,
                     unsigned int flags) except -1

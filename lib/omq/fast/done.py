@@ -1,10 +1,9 @@
 """Settlements, when all of a request are plain: DONE of messages that this reader holds under these
 leases, that are on no other queue and not containers, take one pool record, and have neither a note
-of a failure nor a barrier that waits for them. As core.engine.settle and bulk.
+of a failure nor a barrier that waits for them. As core.engine.settle.
 
-They are copied before they are judged. From MANY on the engine takes them as a batch, if all are
-persistent, of one queue, of no group; where the two differ it is done here as there, or by its
-numpy.
+They are copied before they are judged. Those that a look at the reader's note has carried out
+(ipc.server.reader_notes) are passed over.
 """
 
 from __future__ import annotations
@@ -13,9 +12,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.barriers import MEMBER
-from omq.core.engine.bulk import MANY as BULK
 from omq.core.engine.failures import NOTED
-from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, Core, Party
 from omq.fast.columns import Columns
@@ -35,10 +32,9 @@ assert tuple(map(SETTLE.offset, _NAMES)) == (0, 1, 2, 4, 8, 16, 24, 32, 36)
 _DONE, _WORD, _ACTIVE = int(FrameType.DONE), int(Settlement.DONE), int(EntryState.ACTIVE)
 _PREPARE, _PREPARED = int(FrameType.PREPARE), int(EntryState.PREPARED)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
-_PSEUDO, _LIMITED, _KEYED = (int(QueueFlag.PSEUDO), int(QueueFlag.LIMITED),
-                             int(QueueFlag.KEYED))
-_SPECIAL, _IN_GROUP = CONTAINER | NOTED | MEMBER, GROUPED
-_MANY, _COUNT_MAX, _EVIDENCE = BULK, 1024, EVIDENCE_BYTES
+_PSEUDO, _LIMITED = int(QueueFlag.PSEUDO), int(QueueFlag.LIMITED)
+_SPECIAL = CONTAINER | NOTED | MEMBER
+_COUNT_MAX, _EVIDENCE = 1024, EVIDENCE_BYTES
 
 
 class Dones:
@@ -54,32 +50,41 @@ class Dones:
         self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
         self._ends = SettledEntries(core, columns, rings, keys, self._picked)
         self._seen = memoryview(bytearray(core.t.layout.entries))
-        self._grouped = self._keyed = False  # one of the picked is of a group; on a queue with keys
-        self._bulk = False  # they are settled as a batch
 
     def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
         """All settlements of a SETTLE or NEXT."""
         count: cython.Py_ssize_t = r.count
-        bulk: cython.bint = count >= _MANY
-        if (not count or count > _COUNT_MAX or r.length or (bulk and not cython.compiled)
+        if (not count or count > _COUNT_MAX or r.length
                 or count * 40 > len(session.request)):
             return False
         self._said[: count * 40] = session.request[: count * 40]
-        if not self._judge(count, party):
-            return False
-        if self._grouped or self._keyed:
-            bulk = False
-        room: cython.Py_ssize_t = 0 if bulk else count * _EVIDENCE
-        if (bulk and not self._alike(count)) or not self._frames.fits(count, room):
+        if session.noted:
+            count = self._without(count, session.noted)
+        if not self._judge(count, party) or not self._frames.fits(count, count * _EVIDENCE):
             return False
         # from here on nothing can fail
-        self._bulk = bulk
         session.sequence = r.sequence
-        self._frames.open(party)
-        self._write(_DONE, count, r.sequence, _END)
-        self._frames.close()
-        self._ends.all(count, party, self._bulk)
+        session.lost = 0
+        if session.noted:
+            session.noted = set()
+        if count:
+            self._frames.open(party)
+            self._write(_DONE, count, r.sequence, _END)
+            self._frames.close()
+            self._ends.all(count, party)
         return True
+
+    def _without(self, count: cython.Py_ssize_t, known: set[Any]) -> cython.Py_ssize_t:
+        """As Looks.without: those of the copied ones that no look has carried out are the first
+        now; how many."""
+        i: cython.Py_ssize_t
+        left: cython.Py_ssize_t = 0
+        for i in range(count):
+            if (self._s64[5 * i + 1], self._s64[5 * i + 2]) not in known:
+                if left < i:
+                    self._said[40 * left : 40 * left + 40] = self._said[40 * i : 40 * i + 40]
+                left += 1
+        return left
 
     def one(self, said: Any, party: Party) -> cython.bint:
         """The message that a MOVE names: may `finish` end it?"""
@@ -98,7 +103,7 @@ class Dones:
                party: Party) -> None:
         """What was asked of, between Frames.open and close; it `ends` the request, or not."""
         self._write(_DONE, count, sequence, _END if ends else 0)
-        self._ends.all(count, party, self._bulk)
+        self._ends.all(count, party)
 
     def _write(self, kind: cython.uint, count: cython.Py_ssize_t, sequence: cython.ulonglong,
                ends: cython.uint) -> None:
@@ -145,7 +150,6 @@ class Dones:
         slot: cython.Py_ssize_t
         if count > _COUNT_MAX or core.runs or core.suspects:
             return False
-        self._grouped = self._keyed = self._bulk = False
         for i in range(count):
             entry = entries[i]
             slot = c.e_message[entry]
@@ -153,7 +157,6 @@ class Dones:
                     or c.e_until[entry] != number or c.m_parts[slot] != 1
                     or c.m_flags[slot] & _SPECIAL or not self._takes(c.e_queue[entry])):
                 return False
-            self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
             self._picked[i] = entry
         return True
 
@@ -173,7 +176,6 @@ class Dones:
         i: cython.Py_ssize_t
         entry: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        self._grouped = self._keyed = self._bulk = False
         for i in range(count):
             entry = self._s32[10 * i + 1]
             if (self._s8[40 * i] != _WORD or self._s16[20 * i + 1] or self._s32[10 * i + 8]
@@ -186,29 +188,17 @@ class Dones:
                     or c.m_flags[slot] & _SPECIAL
                     or not (c.m_flags[slot] & 1 or self._stays(slot))):
                 return i
-            self._grouped |= c.m_flags[slot] & _IN_GROUP != 0
             self._picked[i], self._seen[entry] = entry, 1
         return count
 
     def _takes(self, queue: cython.uint) -> cython.bint:
         """Can this module end messages of the queue?"""
         flags: cython.uint = self._c.q_flags[queue]
-        self._keyed |= flags & _KEYED != 0
         return not flags & _PSEUDO and (not flags & _LIMITED or self._limits.flat(queue))
 
     def _stays(self, slot: cython.Py_ssize_t) -> cython.bint:
         """The volatile file of a message that is not persistent is in use: none will go with it."""
         return bool(number_of(self._c.m_location[slot]) == self._core.volatile.number)
-
-    def _alike(self, count: cython.Py_ssize_t) -> cython.bint:
-        """All are persistent and of one queue."""
-        c = self._c
-        queue: cython.uint = c.e_queue[self._picked[0]]
-        i: cython.Py_ssize_t
-        for i in range(count):
-            if c.e_queue[self._picked[i]] != queue:
-                return False
-        return self.last(count)
 
     def _frame(self, kind: cython.uint, entry: cython.Py_ssize_t, sequence: cython.ulonglong,
                flags: cython.uint) -> None:
@@ -219,7 +209,6 @@ class Dones:
         lsn: cython.ulonglong = self._frames.frame(
             kind, c.e_priority[entry], flags | (c.m_flags[slot] & 1), c.e_queue[entry],
             c.e_attempts[entry], c.m_qpool[slot], c.m_size[slot], 0, 0,
-            0 if self._bulk else self._frames.payload_bytes, c.m_file[slot],
+            self._frames.payload_bytes, c.m_file[slot],
             c.m_record[slot], parts, c.e_lease[entry], sequence, 0, 0)
-        if not self._bulk:
-            c.m_lsn[slot] = lsn
+        c.m_lsn[slot] = lsn

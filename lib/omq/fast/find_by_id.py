@@ -46,8 +46,7 @@ class Finds:
         by: cython.Py_ssize_t = waiter.by
         entry: cython.Py_ssize_t = _UNPLAIN
         found: list[int] = []
-        if not (core.suspects or core.suspect_given or core.rules[queue].lease_ns
-                or c.q_flags[queue] & _LIMITED):
+        if not (core.suspects or core.suspect_given or c.q_flags[queue] & _LIMITED):
             if by == _GROUP:
                 found = core.groups.whole(queue, waiter.want, lambda each: gone_by(core, each))
                 entry = found[0] if found else _NONE
@@ -63,6 +62,7 @@ class Finds:
         reader: cython.uint = party.slot + 1
         sequence: cython.ulonglong = waiter.sequence
         now: cython.longlong = core.now_ns
+        self._attempts.begin(queue)
         self._frames.open(party)
         for entry in found:
             self._detach(entry, queue)

@@ -7,7 +7,7 @@ from omq.fast.groups cimport Rings
 
 cdef unsigned int _FIRST, _PRIORITIES, _SUSPENDED, _LIMITED, _KEYED
 cdef unsigned int _GROUPED, _OUT_OF_TURN
-cdef Py_ssize_t _GIVES, _MANY, _HEAD, _ROW
+cdef Py_ssize_t _GIVES, _HEAD, _ROW
 cdef long long _FOREVER, _TIMEOUT_MAX, _MS, _S, _TIMEOUT_MS_MAX
 
 cdef class Gives:
@@ -18,7 +18,8 @@ cdef class Gives:
     cdef Keys _limits
     cdef Attempts _attempts
     cdef Py_ssize_t _chain
-    cdef long long soonest
+    cdef long long _soonest
+    cdef long long soonest(self) except? -1
     cdef bint plain(self, Request r, object session, Py_ssize_t batch_max) except -1
     cdef int wait(self, Request r, object session, object party, Py_ssize_t batch_max,
                   unsigned int queue, unsigned int by, unsigned long long key,

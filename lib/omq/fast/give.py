@@ -1,7 +1,7 @@
-"""Hand-outs to waiting readers, where a queue has no suspect message, no lease time, no rate, and
-no message next in its return lane that must be handed out alone. As Engine.wait, Engine.dispatch
-and core.engine.gives. The engine serves every other queue when its turn comes: the order of queues
-is the order of frames.
+"""Hand-outs to waiting readers, where a queue has no suspect message, no rate, and no message next in
+its return lane that must be handed out alone. As Engine.wait, Engine.dispatch and
+core.engine.gives. The engine serves every other queue when its turn comes: the order of queues is
+the order of frames.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.engine import TIMEOUT_MAX_NS, Engine
-from omq.core.engine.gives import MANY as BULK
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import FIRST_QUEUE, Party
 from omq.core.engine.waiting import FOREVER, Waiter, Waiters
@@ -29,7 +28,7 @@ from omq.format.wire import GIVEN, REPLY
 
 _FIRST, _PRIORITIES, _SUSPENDED = FIRST_QUEUE, limits.PRIORITIES, int(QueueFlag.SUSPENDED)
 _LIMITED, _KEYED = int(QueueFlag.LIMITED), int(QueueFlag.KEYED)
-_GIVES, _MANY = int(Counter.GIVES), BULK
+_GIVES = int(Counter.GIVES)
 _GROUPED, _OUT_OF_TURN = GROUPED, GIVEN_OUT_OF_TURN
 _FOREVER, _TIMEOUT_MAX, _HEAD, _ROW = FOREVER, TIMEOUT_MAX_NS, REPLY.size, GIVEN.size
 _PUSH = heappush
@@ -47,7 +46,7 @@ class Gives:
         finds: Any = Finds(engine, columns, frames, self._attempts, rings)
         engine.wanted.serves = finds.give
         self._chain = 0
-        self.soonest = _FOREVER  # time-out of the waits since somebody asked
+        self._soonest = _FOREVER  # time-out of the waits since somebody asked
 
     def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
         """Can the wait of this NEXT, GET or TAKE be taken by `wait`?"""
@@ -83,12 +82,18 @@ class Gives:
             (line.auxiliary if session.auxiliary else line.main).append(waiter)
         if timeout >= 0:
             self._end_at(deadline, waiter)
-            self.soonest = min(self.soonest, deadline)
+            self._soonest = min(self._soonest, deadline)
         if put:
             waiter.put = put
         self._c.r_timeout[party.slot] = max(0, min(timeout, _TIMEOUT_MAX)) // _S
         core.runnable.add(queue)
         session.waiter = waiter
+
+    def soonest(self) -> cython.longlong:
+        """The first time-out of the waits, and end of the leases, since this was asked."""
+        found: cython.longlong = min(self._soonest, self._attempts.soonest)
+        self._soonest = self._attempts.soonest = _FOREVER
+        return found
 
     def _end_at(self, deadline: cython.longlong, waiter: Waiter) -> None:
         """As Timeouts.add."""
@@ -130,7 +135,7 @@ class Gives:
     def _plain_queue(self, queue: cython.Py_ssize_t) -> cython.bint:
         core = self._core
         return bool(queue >= _FIRST and not core.suspects and not core.suspect_given
-                    and not core.rules[queue].lease_ns and not core.times.behind
+                    and not core.times.behind
                     and (not self._c.q_flags[queue] & _LIMITED or self._limits.flat(queue)))
 
     def _hand_out(self, queue: cython.Py_ssize_t, line: Waiters, given: list[Any]) -> cython.bint:
@@ -152,8 +157,7 @@ class Gives:
             want = waiter.want
             share = min(share, want)
             laned = not keyed and bool(self._core.lanes.get(queue))
-            if (share >= _MANY and not laned and not keyed and not cython.compiled) \
-                    or not self._frames.fits(share, 0):
+            if not self._frames.fits(share, 0):
                 return False
             if laned:
                 self._chain = queue * _PRIORITIES + _PRIORITIES - 1
@@ -201,6 +205,7 @@ class Gives:
         c, core, frames, keys = self._c, self._core, self._frames, self._limits
         out: list[int] = []
         self._chain = queue * _PRIORITIES + _PRIORITIES - 1
+        self._attempts.begin(queue)
         reader: cython.uint = party.slot + 1
         now: cython.longlong = core.now_ns
         entry: cython.Py_ssize_t

@@ -18,6 +18,7 @@ cdef class Turn:
     cdef long long _moment
     cpdef int close(self) except -1
     cpdef int stir(self) except -1
+    cpdef bint is_plain(self) except -1
     cpdef long long due(self) except? -1
     cpdef int run(self, list batch, long long wall_ns, long long mono_ns, object drain) except -1
     cdef int _take(self, list batch) except -1

@@ -2,9 +2,10 @@
 
 Deadlines (of deferred messages, leases, time-outs, looks at notes) are checked when this group or
 the one before had anything but plain requests, or when `due` has come: the earliest of all
-deadlines, or earlier. A plain request adds only the time-out of its wait, the next look at its
-reader's note and the expiry of a message, which lower `due`; messages that have expired
-(core.engine.expiry) are handled in the same group.
+deadlines, or earlier. A plain request adds only the time-out of its wait, the end of a lease, the
+next look at its reader's note and the expiry of a message, which lower `due`; messages that have
+expired (core.engine.expiry) are handled in the same group. Plain requests of members, which come
+over their connections, are such as well.
 
 The order is that of RequestServer.group: requests, control connections, hand-outs, one commit, then
 the replies, all written before the first client is woken.
@@ -45,8 +46,8 @@ class Turn:
         core = engine.core
         self._server, self._engine, self._core = server, engine, core
         columns = Columns(core.t)
-        self.path = Path(engine, columns, server.sessions.by_id, server.looks, done, server.begun,
-                         epoch, batch_max, server.units)
+        self.path = Path(engine, columns, server.sessions, server.looks, server.foreign, done,
+                         server.begun, epoch, batch_max, server.units)
         self._journal = Journal(engine, columns)
         self._c = columns
         core.block.write = self._journal.write
@@ -63,6 +64,10 @@ class Turn:
     def stir(self) -> None:
         """Something was done to the engine behind our back."""
         self._stirred = True
+
+    def is_plain(self) -> cython.bint:
+        """The last group had plain requests and nothing else."""
+        return not self._stirred
 
     def due(self) -> cython.longlong:
         """When a turn is wanted though nobody asks for anything (monotonic ns)."""
@@ -87,6 +92,7 @@ class Turn:
         self._take(batch)
         if drain():
             self._stirred = True
+        self._due = min(self._due, self.path.soonest(), core.times.next_ns + _LAG)
         self._recent.under_way = b""
         if (self._stirred or mono_ns >= self._due or wall_ns >= self._moment
                 or mono_ns >= core.times.next_ns or server.stopping):
@@ -94,6 +100,7 @@ class Turn:
             server.dispatch()
         elif not self.path.dispatch(self._given):
             self._stirred = True
+        self._due = min(self._due, self.path.soonest())  # leases begin with hand-outs
         if block.count:  # behind an error inside a request, as of a new journal file, it writes not
             self._journal.write(0)
         else:
@@ -118,7 +125,6 @@ class Turn:
             if not plain:
                 self._stirred = True
                 server.handle_unplain(raw)
-        self._due = min(self._due, self.path.soonest(), self._core.times.next_ns + _LAG)
 
     def _commit(self) -> None:
         """As Engine.commit, behind the write."""
@@ -148,7 +154,8 @@ class Turn:
         if server.begun:
             server.remember(lsn)
         path.answer(answered, lsn)
-        server.answer_refused(answered)
+        if server.refused:
+            server.answer_refused(answered)
         for waiter, entries in self._given:
             session = self._by_id.get(waiter.party.client)
             if session is None:

@@ -15,7 +15,7 @@ cdef class Doubts:
     cdef Puts _puts
     cdef Dones _dones
     cdef Keys _limits
-    cdef bint prepare(self, Request r, object session, object party) except -1
+    cdef bint prepare(self, Request r, object session, object area, object party) except -1
     cdef unsigned long long commit(self, Request r, object session, object party) except? 0
     cdef Py_ssize_t _took(self, list entries, unsigned int number) except? -1
     cdef int _appear(self, Py_ssize_t entry, unsigned long long sequence) except -1

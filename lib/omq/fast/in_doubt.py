@@ -39,8 +39,8 @@ class Doubts:
             core, columns, frames, puts, dones)
         self._limits, self._in_doubt, self._plane = keys, in_doubt, plane
 
-    def prepare(self, r: Request, session: Any, party: Party) -> cython.bint:
-        """A PREPARE; the QPoolId of the unit's message is the answer."""
+    def prepare(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+        """A PREPARE; the QPoolId of the unit's message is the answer. `area`: its bytes."""
         taken: cython.Py_ssize_t = r.parts
         count: cython.Py_ssize_t = r.count
         heads: cython.Py_ssize_t = _SETTLE * taken
@@ -49,7 +49,6 @@ class Doubts:
         wanted: cython.longlong = r.want
         ends: cython.bint = count == 0
         number: cython.uint
-        area = session.request
         name += r.length
         if (name + r.queue > len(area) or session.queue or session.waiter is not None
                 or not taken + count or r.argument != taken or wanted != count
@@ -61,7 +60,7 @@ class Doubts:
                             and self._dones.last(taken)))
                 or (count and not (self._puts.several(area[heads:payloads], count, bodies, session,
                                                       party) and self._puts.last()))
-                or not self._puts.room(1 + count)):
+                or not self._puts.room(1 + count, party)):
             return False
         try:
             facts = self._plane.facts(session, area[name : name + r.queue], taken, count)

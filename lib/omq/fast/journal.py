@@ -107,7 +107,6 @@ class Journal:
         block.payloads = []
         block.persistent = False
         block.puts.clear()
-        block.put_vectors.clear()
 
     def _room(self, offset: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """As JournalWriter.room, at this offset of the file."""
@@ -159,17 +158,13 @@ class Journal:
         """As Engine's: the block's payloads have their place in the file."""
         block, c = self._block, self._c
         slot: cython.Py_ssize_t
-        if block.put_vectors:
-            self._writer.sync_ns = took
-            block.on_flush(block, base)
-        else:
-            for slot in block.puts:
-                c.m_offset[slot] += base
-            c.counters[_GROUPS] += 1
-            c.counters[_FILE] = self._writer.file_number
-            c.counters[_BYTES] += 128 * count + payload_bytes
-            c.counters[_FRAMES] += count
-            c.j_groups[bits(count - 1)] += 1
-            if took >= 0:
-                c.j_syncs[bits(took >> _SHIFT)] += 1
-                c.counters[_SYNC_US] += took // _US
+        for slot in block.puts:
+            c.m_offset[slot] += base
+        c.counters[_GROUPS] += 1
+        c.counters[_FILE] = self._writer.file_number
+        c.counters[_BYTES] += 128 * count + payload_bytes
+        c.counters[_FRAMES] += count
+        c.j_groups[bits(count - 1)] += 1
+        if took >= 0:
+            c.j_syncs[bits(took >> _SHIFT)] += 1
+            c.counters[_SYNC_US] += took // _US

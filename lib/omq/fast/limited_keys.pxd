@@ -38,7 +38,6 @@ cdef class Keys:
     cdef int left(self, Py_ssize_t entry, Py_ssize_t queue, Py_ssize_t following) except -1
     cdef bint _is_as_new(self, Key key) except -1
     cdef int gone(self, Py_ssize_t entry, Py_ssize_t queue) except -1
-    cdef int opened(self, Py_ssize_t queue) except -1
     cdef Key _key_of(self, Py_ssize_t entry)
     cdef bint _may(self, Key key) except -1
     cdef int _look(self, Key key) except -1

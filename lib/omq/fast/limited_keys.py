@@ -265,11 +265,6 @@ class Keys:
         if self._turns is not None:
             self._turns.gone(self._names[entry], self._core.mono_ns)
 
-    def opened(self, queue: cython.Py_ssize_t) -> None:
-        """As limited.opened: places have come, of a queue without keys."""
-        self.flat(queue)
-        _OPENED(self._core, self._limits)
-
     # keys
 
     def _key_of(self, entry: cython.Py_ssize_t) -> Key:

@@ -10,4 +10,4 @@ cdef class Moves:
     cdef Frames _frames
     cdef Puts _puts
     cdef Dones _dones
-    cdef bint reply(self, Request r, object session, object party) except -1
+    cdef bint reply(self, Request r, object session, object area, object party) except -1

@@ -23,9 +23,8 @@ class Moves:
     def __init__(self, core: Core, frames: Frames, puts: Puts, dones: Dones) -> None:
         self._core, self._frames, self._puts, self._dones = core, frames, puts, dones
 
-    def reply(self, r: Request, session: Any, party: Party) -> cython.bint:
-        """A MOVE; the QPoolId of what was put is the answer."""
-        area = session.request
+    def reply(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+        """A MOVE; the QPoolId of what was put is the answer. `area`: its bytes."""
         end: cython.Py_ssize_t = _PAYLOAD
         ends: cython.bint = False
         end += r.length

@@ -13,13 +13,15 @@ from omq.fast.unit cimport Units
 
 cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK
 cdef unsigned int _PREPARE, _RESOLVE
+cdef unsigned int _CONTAINER
+cdef Py_ssize_t _ROW
 cdef unsigned int _CORRELATION, _MESSAGE_ID, _GROUP, _IDEL
 
 cdef class Path:
     cdef object _core
     cdef dict _sessions
     cdef list _done, _begun
-    cdef object _looks
+    cdef object _looks, _foreign
     cdef Py_ssize_t _batch_max
     cdef Columns _c
     cdef Frames _frames
@@ -35,9 +37,11 @@ cdef class Path:
     cdef Replies _replies
     cdef public Py_ssize_t taken
     cpdef bint handle(self, bytes raw) except -1
+    cdef object _looked_at(self, Request r, object area)
     cdef bint _next(self, Request r, object session, object party) except -1
-    cdef bint _ask(self, Request r, object session, object party) except -1
-    cdef bint _move_and_next(self, Request r, object session, object party) except -1
+    cdef bint _ask(self, Request r, object session, object area, object party) except -1
+    cdef bint _move_and_next(self, Request r, object session, object area, object party
+                             ) except -1
     cpdef bint dispatch(self, list given) except -1
     cdef long long soonest(self) except? -1
     cpdef int answer(self, list answered, unsigned long long lsn) except -1

@@ -7,8 +7,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.engine import Engine
-from omq.core.engine.state import IDEL
-from omq.core.engine.waiting import FOREVER
+from omq.core.engine.state import CONTAINER, IDEL
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
@@ -22,7 +21,7 @@ from omq.fast.reply import Replies
 from omq.fast.request import Request
 from omq.fast.requester_put import Asks
 from omq.fast.unit import Units
-from omq.format.wire import Key, Operation
+from omq.format.wire import SETTLE, Key, Operation
 
 _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _RESOLVE = (
     int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
@@ -30,25 +29,26 @@ _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _R
     int(Operation.ASK), int(Operation.PREPARE), int(Operation.RESOLVE))
 _CORRELATION, _MESSAGE_ID, _GROUP, _IDEL = (
     int(Key.CORRELATION), int(Key.MESSAGE_ID), int(Key.GROUP), IDEL)
+_CONTAINER, _ROW = CONTAINER, SETTLE.size
 
 
 class Path:
-    """See the module. `sessions`: the registered ones by their id; `looks`: at their notes
-    (ipc.server.reader_notes); `done`: answers that wait for the commit, (session, request, count,
-    QPoolId) each; `begun`: what was put and waits on, (session, request, QPoolId) each; `taken`:
-    requests so far; `units`: ipc.server.units."""
+    """See the module. `sessions`: the registered ones (ipc.server.sessions); `looks`: at their
+    notes (ipc.server.reader_notes); `foreign`: ipc.server.foreign_messages; `done`: answers that
+    wait for the commit, (session, request, count, QPoolId) each; `begun`: what was put and waits
+    on, (session, request, QPoolId) each; `taken`: requests so far; `units`: ipc.server.units."""
 
-    def __init__(self, engine: Engine, columns: Columns, sessions: dict[int, Any], looks: Any,
+    def __init__(self, engine: Engine, columns: Columns, sessions: Any, looks: Any, foreign: Any,
                  done: list[Any], begun: list[Any], epoch: int, batch_max: int, units: Any) -> None:
         core = engine.core
         self._begun = begun
-        self._core, self._sessions, self._done, self._batch_max = core, sessions, done, batch_max
-        self._looks = looks
+        self._core, self._sessions, self._done = core, sessions.by_id, done
+        self._batch_max, self._looks, self._foreign = batch_max, looks, foreign
         self._c, self._frames = columns, Frames(core.block)
         self._request = Request()
         self._keys = keys = Keys(core, self._c)
         rings = Rings(core, self._c, keys)
-        self._puts = Puts(core, self._c, self._frames, rings, keys)
+        self._puts = Puts(core, self._c, self._frames, rings, keys, sessions)
         self._dones = Dones(core, self._c, self._frames, rings, keys)
         self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
         self._doubts = Doubts(core, self._c, self._frames, self._puts, self._dones, keys,
@@ -70,8 +70,11 @@ class Path:
         if session is None:
             return False
         party = session.party
-        if (r.token != session.token or r.sequence <= session.sequence or not party.owns
+        if (r.token != session.token or r.sequence <= session.sequence
                 or r.length > len(session.request)):
+            return False
+        area = session.request if party.owns else self._looked_at(r, session.request)
+        if area is None:
             return False
         self._c.r_request[party.slot] = self._core.now_ns
         qpool: cython.ulonglong = 0
@@ -91,45 +94,63 @@ class Path:
             self.taken += 1
             return True
         elif r.operation == _ASK:
-            return self._ask(r, session, party)
+            return self._ask(r, session, area, party)
         elif r.operation == _MOVE and r.want:
-            return self._move_and_next(r, session, party)
+            return self._move_and_next(r, session, area, party)
         elif r.operation == _SETTLE:
-            if session.noted or not self._dones.settle(r, session, party):
+            if not self._dones.settle(r, session, party):
                 return False
             self._looks.after(session)
         else:
             qpool = self._core.next_qpool
             if r.operation == _COMMIT:
-                if session.noted or not self._units.commit(r, session, party):
+                if not self._units.commit(r, session, area, party):
                     return False
                 if not count:
                     qpool = 0
             elif r.operation == _PREPARE:
-                if session.noted or not self._doubts.prepare(r, session, party):
+                if not self._doubts.prepare(r, session, area, party):
                     return False
             elif r.operation == _RESOLVE:
                 count, qpool = 1, self._doubts.commit(r, session, party)
                 if not qpool:
                     return False
             elif r.operation == _MOVE:
-                if session.noted or not self._moves.reply(r, session, party):
+                if not self._moves.reply(r, session, area, party):
                     return False
             elif r.operation == _PUT:
                 count = 1
-                if not self._puts.one(r, session, party):
+                if not self._puts.one(r, session, area, party):
                     return False
-            elif r.operation != _PUT_MANY or not self._puts.many(r, session, party,
+            elif r.operation != _PUT_MANY or not self._puts.many(r, session, area, party,
                                                                  self._batch_max):
                 return False
         self.taken += 1
         self._done.append((session, r.sequence, count, qpool))
         return True
 
+    def _looked_at(self, r: Request, area: Any) -> Any:
+        """The bytes of a member's request as they may be used: what he puts is copied and must be
+        what he says about it. None: it is the engine's, which says what is wrong."""
+        operation: cython.uint = r.operation
+        if operation in (_PUT, _ASK):
+            if r.parts or r.flags & _CONTAINER:
+                return None
+            return self._foreign.copy_single(
+                area, r.count * _ROW if operation == _ASK else 0, r.length,
+                (r.flags, r.size, r.crc, r.correlation, r.expiry),
+                r.want if operation == _PUT else 0)
+        if operation == _PUT_MANY and r.count <= self._batch_max:
+            return self._foreign.copy_several(area, 0, r.count, r.length, 0)
+        if operation == _MOVE and not r.parts and r.count == 1:
+            return self._foreign.copy_several(area, _ROW, 1, r.length, 0)
+        if operation in (_COMMIT, _PREPARE):
+            return self._foreign.copy_several(area, r.parts * _ROW, r.count, r.length,
+                                              r.queue if operation == _PREPARE else 0)
+        return area
+
     def _next(self, r: Request, session: Any, party: Any) -> cython.bint:
         """Settlements, and the wait behind them."""
-        if session.noted:  # a look has carried out some of it
-            return False
         by: cython.uint = 0
         if r.operation == _GET:
             by = r.flags
@@ -145,12 +166,12 @@ class Path:
                              0)
         return True
 
-    def _ask(self, r: Request, session: Any, party: Any) -> cython.bint:
+    def _ask(self, r: Request, session: Any, area: Any, party: Any) -> cython.bint:
         """A request, and the wait for its reply."""
         qpool: cython.ulonglong = self._core.next_qpool
         if (session.noted or not session.queue
                 or not self._gives.plain(r, session, self._batch_max)
-                or not self._asks.ask(r, session, party, self._batch_max)):
+                or not self._asks.ask(r, session, area, party, self._batch_max)):
             return False
         self._begun.append((session, r.sequence, qpool))
         self._gives.wait(r, session, party, self._batch_max, session.queue, _CORRELATION,
@@ -158,12 +179,11 @@ class Path:
         self.taken += 1
         return True
 
-    def _move_and_next(self, r: Request, session: Any, party: Any) -> cython.bint:
+    def _move_and_next(self, r: Request, session: Any, area: Any, party: Any) -> cython.bint:
         """A reply, and the wait for the next request."""
         qpool: cython.ulonglong = self._core.next_qpool
-        if (session.noted or not session.queue
-                or not self._gives.plain(r, session, self._batch_max)
-                or not self._moves.reply(r, session, party)):
+        if (not session.queue or not self._gives.plain(r, session, self._batch_max)
+                or not self._moves.reply(r, session, area, party)):
             return False
         self._begun.append((session, r.sequence, qpool))
         self._gives.wait(r, session, party, self._batch_max, session.queue, 0, 0, qpool)
@@ -176,10 +196,8 @@ class Path:
         return self._gives.dispatch(given)
 
     def soonest(self) -> cython.longlong:
-        """The first time-out of the waits since this was asked."""
-        found: cython.longlong = self._gives.soonest
-        self._gives.soonest = FOREVER
-        return found
+        """As Gives.soonest."""
+        return self._gives.soonest()
 
     def answer(self, answered: list[Any], lsn: cython.ulonglong) -> None:
         """Replies to what was carried out and needs no rows; who got one is added to `answered`."""

@@ -6,7 +6,7 @@ from omq.fast.request cimport Request
 from omq.fast.groups cimport Rings
 
 cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
-cdef Py_ssize_t _PUTS, _MANY, _BATCH_MAX, _COPIED_MAX
+cdef Py_ssize_t _PUTS, _BATCH_MAX, _COPIED_MAX
 
 cdef class Puts:
     cdef object _core, _messages, _entries, _heads, _payload
@@ -23,17 +23,19 @@ cdef class Puts:
     cdef unsigned int[::1] _h32, _numbers
     cdef unsigned long long[::1] _h64, _keys
     cdef long long[::1] _q64
-    cdef bint one(self, Request r, object session, object party) except -1
-    cdef bint single(self, Request r, object session, Py_ssize_t at, Py_ssize_t frames,
-                     Py_ssize_t room) except -1
-    cdef int place_single(self, Request r, object session, Py_ssize_t at, object party) except -1
+    cdef bint one(self, Request r, object session, object area, object party) except -1
+    cdef bint single(self, Request r, object session, object area, Py_ssize_t at, object party,
+                     Py_ssize_t frames, Py_ssize_t room) except -1
+    cdef int place_single(self, Request r, object area, Py_ssize_t at, object party) except -1
     cdef int put_single(self, Request r, object party, unsigned long long given) except -1
     cdef bint _remembers(self, unsigned int queue) except -1
-    cdef bint many(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
+    cdef bint many(self, Request r, object session, object area, object party,
+                   Py_ssize_t batch_max) except -1
     cdef bint several(self, object heads, Py_ssize_t count, object payloads, object session,
                       object party) except -1
     cdef bint last(self) except -1
-    cdef bint room(self, Py_ssize_t count) except -1
+    cdef bint may(self, object session, str action, unsigned int queue) except -1
+    cdef bint room(self, Py_ssize_t count, object party) except -1
     cdef int place(self, Py_ssize_t count, object party, object payloads) except -1
     cdef int put(self, Py_ssize_t count, object party, object payloads,
                  unsigned long long sequence) except -1
@@ -42,5 +44,6 @@ cdef class Puts:
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
     cdef int _mark_all(self, unsigned int queue, Py_ssize_t count, object payloads) except -1
     cdef list _split(self, Py_ssize_t count, object payloads)
-    cdef int _born_many(self, Request r, object party, Py_ssize_t count, unsigned long long first,
-                        unsigned int persistent) except -1
+    cdef int _born_many(self, Py_ssize_t count, object party, unsigned int queue,
+                        unsigned int flags, unsigned int opening, unsigned long long sequence
+                        ) except -1

@@ -1,9 +1,7 @@
 """Put, when it is plain: on one queue, which remembers no ids if it has one of its own, not a
-container, from the spool's owner. One message, or a batch of which all are persistent or none is.
-As core.engine.puts and bulk.
-
-A batch from MANY on takes its slots in the order in which core.engine.bulk takes them; interpreted
-it is left to that module, whose numpy is quicker then.
+container. One message, or a batch of which all are persistent or none is. As core.engine.puts and
+put_many. What another user than the spool's owner puts was copied and looked at before
+(plain_requests).
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
-from omq.core.engine.bulk import MANY as BULK
 from omq.core.engine.state import PERSISTENT, Core, Party
 from omq.fast.births import Births
 from omq.fast.columns import Columns
@@ -28,20 +25,20 @@ from omq.format.wire import PutFlag
 
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PREPARED, _KEYED = int(FrameFlag.PREPARED), int(QueueFlag.KEYED)
-_PUTS, _MANY, _BATCH_MAX, _COPIED_MAX = int(Counter.PUTS), BULK, 1024, 1 << 17
+_PUTS, _BATCH_MAX, _COPIED_MAX = int(Counter.PUTS), 1024, 1 << 17
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 _SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
 assert PERSISTENT == 1
 
 
 class Puts:
-    """See the module."""
+    """See the module. `rights`: as Births has it."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
-                 ) -> None:
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys,
+                 rights: Any) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
         self._limits = keys
-        self._births = Births(core, columns, frames, rings, keys)
+        self._births = Births(core, columns, frames, rings, keys, rights)
         self._messages, self._entries = core.t.messages, core.t.entries
         heads = memoryview(bytearray(_BATCH_MAX * 128))
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
@@ -52,12 +49,13 @@ class Puts:
         self._key = self._number = 0  # of the message that is put alone
         self._payload: Any = None
 
-    def one(self, r: Request, session: Any, party: Party) -> cython.bint:
-        """A PUT; its QPoolId is the answer."""
-        if not self.single(r, session, 0, 1, 0) or (r.want and self._remembers(r.queue)):
+    def one(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+        """A PUT; its QPoolId is the answer. `area`: the bytes of the request."""
+        if not self.single(r, session, area, 0, party, 1, 0) or (
+                r.want and self._remembers(r.queue)):
             return False
         session.sequence = r.sequence
-        self.place_single(r, session, 0, party)
+        self.place_single(r, area, 0, party)
         # from here on nothing can fail
         self._frames.open(party)
         self.put_single(r, party, r.want)
@@ -68,30 +66,30 @@ class Puts:
         """An id of the submitter's is put there, a queue that is, with a memory of it."""
         return bool(self._core.rules[queue].dedupe_ns)
 
-    def single(self, r: Request, session: Any, at: cython.Py_ssize_t, frames: cython.Py_ssize_t,
-               room: cython.Py_ssize_t) -> cython.bint:
+    def single(self, r: Request, session: Any, area: Any, at: cython.Py_ssize_t, party: Party,
+               frames: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
         """May the one message of this request be put, whose payload lies there, as the last of so
         many frames, of which the others need so much room? `place_single` and `put_single` do
         it."""
         length: cython.Py_ssize_t = r.length
         if (r.flags & ~_SAID > 1 or r.parts or r.priority >= _PRIORITIES or not length
-                or not r.crc or at + length > len(session.request)
-                or not self._births.takes(session, r.queue, 1, r.size)
+                or not r.crc or at + length > len(area)
+                or not self._births.takes(session, party, r.queue, 1, r.size)
                 or not self._frames.fits(frames, room + length)):
             return False
         self._key = 0
-        self._limits.mark(0, r.queue, session.request, at, length)
+        self._limits.mark(0, r.queue, area, at, length)
         if r.flags & _GROUPED:
-            self._key = self._rings.key(session.request, at) if length > _DESCRIPTOR else 0
+            self._key = self._rings.key(area, at) if length > _DESCRIPTOR else 0
             self._number = self._rings.number
             return bool(self._key)
         return True
 
-    def place_single(self, r: Request, session: Any, at: cython.Py_ssize_t, party: Party) -> None:
+    def place_single(self, r: Request, area: Any, at: cython.Py_ssize_t, party: Party) -> None:
         """Where its body is to be. SpoolFull, DiskError: nothing has changed."""
         end: cython.Py_ssize_t = at
         end += r.length
-        self._payload = session.request[at:end]
+        self._payload = area[at:end]
         self._births.place(party, r.flags & ~_SAID, [self._payload])
 
     def put_single(self, r: Request, party: Party, given: cython.ulonglong) -> None:
@@ -112,20 +110,20 @@ class Puts:
         core.runnable.add(r.queue)
         c.counters[_PUTS] += 1
 
-    def many(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t
-             ) -> cython.bint:
+    def many(self, r: Request, session: Any, area: Any, party: Party,
+             batch_max: cython.Py_ssize_t) -> cython.bint:
         """A PUT_MANY; its first QPoolId is the answer."""
         queue: cython.uint = r.queue
         count: cython.Py_ssize_t = r.count
-        area = session.request
         heads: cython.Py_ssize_t = 128 * count
         if (not count or count > batch_max or count > _BATCH_MAX
-                or (not cython.compiled and count >= _MANY) or heads + r.length > len(area)):
+                or heads + r.length > len(area)):
             return False
         self._heads[:heads] = area[:heads]
         persistent: cython.uint = self._h16[1] & ~_SAID
         total: cython.Py_ssize_t = self._plain(count, persistent, area[heads : heads + r.length])
-        if (total < 0 or not self._births.takes(session, queue, count, self._longest(count))
+        if (total < 0 or not self._births.takes(
+                    session, party, queue, count, self._longest(count))
                 or (self._given and self._remembers(queue))
                 or not self._frames.fits(count, total)):
             return False
@@ -136,11 +134,11 @@ class Puts:
         session.sequence = r.sequence
         self._births.place(party, persistent, [] if persistent else self._split(count, payloads))
         # from here on nothing can fail
-        first: cython.ulonglong = core.next_qpool
-        self._born_many(r, party, count, first, persistent)
+        self._frames.open(party)
+        self._born_many(count, party, queue, persistent, _RESULT, r.sequence)
+        self._frames.close()
         if persistent:
             core.block.payloads.append(payloads)
-        core.next_qpool = core.block.next_qpool = first + count
         core.runnable.add(queue)
         self._c.counters[_PUTS] += count
         return True
@@ -160,7 +158,7 @@ class Puts:
             return False
         for i in range(count):
             if (self._h32[32 * i + 12] != at or not self._births.takes(
-                    session, self._h16[64 * i + 2], count, self._h64[16 * i + 4])
+                    session, party, self._h16[64 * i + 2], count, self._h64[16 * i + 4])
                     or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
                 return False
             at += self._h32[32 * i + 10]
@@ -171,9 +169,13 @@ class Puts:
         """Are those that `several` was asked of persistent, and of no group?"""
         return bool(self._h16[1] & 1 and not self._grouped)
 
-    def room(self, count: cython.Py_ssize_t) -> cython.bint:
+    def may(self, session: Any, action: str, queue: cython.uint) -> cython.bint:
+        """As Births.may."""
+        return self._births.may(session, action, queue)
+
+    def room(self, count: cython.Py_ssize_t, party: Party) -> cython.bint:
         """As Births.room."""
-        return self._births.room(count)
+        return self._births.room(count, party)
 
     def place(self, count: cython.Py_ssize_t, party: Party, payloads: Any) -> None:
         """Where their bodies are to be. SpoolFull, DiskError: nothing has changed."""
@@ -184,29 +186,18 @@ class Puts:
             sequence: cython.ulonglong) -> None:
         """What `several` was asked of, as the end of its request, between Frames.open and close;
         with a reason they are prepared."""
-        core, c = self._core, self._c
+        core = self._core
         persistent: cython.uint = self._h16[1] & ~_SAID
-        first: cython.ulonglong = core.next_qpool
-        prepared: cython.uint = _PREPARED if self._frames.reason else 0
         i: cython.Py_ssize_t
-        slot: cython.Py_ssize_t
-        entry: cython.Py_ssize_t
-        for i in range(count):
-            slot = take_row(self._messages, c.free_messages)
-            entry = take_row(self._entries, c.free_entries)
-            self._births.born(
-                slot, entry, first + i, self._h16[64 * i + 2], self._h8[128 * i + 1],
-                persistent | prepared | (_END if i == count - 1 else 0), self._h64[16 * i + 4],
-                self._h32[32 * i + 10], self._h32[32 * i + 11], self._h64[16 * i + 12],
-                self._q64[16 * i + 13], sequence, self._keys[i], self._numbers[i], i,
-                self._h64[16 * i + 9], party)
-            if not prepared:
+        if self._frames.reason:
+            self._born_many(count, party, 0, persistent | _PREPARED, 0, sequence)
+        else:
+            self._born_many(count, party, 0, persistent, 0, sequence)
+            self._c.counters[_PUTS] += count
+            for i in range(count):
                 core.runnable.add(self._h16[64 * i + 2])
         if persistent:
             core.block.payloads.append(payloads)
-        core.next_qpool = core.block.next_qpool = first + count
-        if not prepared:
-            c.counters[_PUTS] += count
 
     def _plain(self, count: cython.Py_ssize_t, persistent: cython.uint, payloads: Any
                ) -> cython.Py_ssize_t:
@@ -261,42 +252,32 @@ class Puts:
             at += self._h32[32 * i + 10]
         return out
 
-    def _born_many(self, r: Request, party: Party, count: cython.Py_ssize_t,
-                   first: cython.ulonglong, persistent: cython.uint) -> None:
-        """All of a batch that was checked."""
-        messages, entries, c, frames = self._messages, self._entries, self._c, self._frames
+    def _born_many(self, count: cython.Py_ssize_t, party: Party, queue: cython.uint,
+                   flags: cython.uint, opening: cython.uint, sequence: cython.ulonglong) -> None:
+        """All that was checked, between Frames.open and close, as the end of their request: on
+        `queue`, 0: each on its own. `opening`: further flags of the first frame."""
+        messages, entries, c = self._messages, self._entries, self._c
+        first: cython.ulonglong = self._core.next_qpool
         top: cython.Py_ssize_t = messages.top
         high: cython.Py_ssize_t = messages.high
         reused: cython.Py_ssize_t = min(count, top)
         entry_top: cython.Py_ssize_t = entries.top
         entry_high: cython.Py_ssize_t = entries.high
         entry_reused: cython.Py_ssize_t = min(count, entry_top)
-        bulk: cython.bint = bool(count >= _MANY and persistent and not self._grouped
-                                 and not self._given and not c.q_flags[r.queue] & _KEYED)
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         entry: cython.Py_ssize_t
-        flags: cython.uint
         messages.top, messages.high = top - reused, high + count - reused
         entries.top, entries.high = entry_top - entry_reused, entry_high + count - entry_reused
-        frames.open(party)
         for i in range(count):
-            if i >= reused:
-                slot = high + i - reused
-            else:
-                slot = c.free_messages[top - reused + i if bulk else top - 1 - i]
-            if i >= entry_reused:
-                entry = entry_high + i - entry_reused
-            else:
-                entry = c.free_entries[entry_top - entry_reused + i if bulk else entry_top - 1 - i]
-            flags = persistent
-            if i == 0:
-                flags |= _RESULT
-            if i == count - 1:
-                flags |= _END
-            self._births.born(slot, entry, first + i, r.queue, self._h8[128 * i + 1], flags,
-                              self._h64[16 * i + 4], self._h32[32 * i + 10],
-                              self._h32[32 * i + 11], self._h64[16 * i + 12],
-                              self._q64[16 * i + 13], r.sequence, self._keys[i],
-                              self._numbers[i], i, self._h64[16 * i + 9], party)
-        frames.close()
+            slot = c.free_messages[top - 1 - i] if i < reused else high + i - reused
+            entry = (c.free_entries[entry_top - 1 - i] if i < entry_reused
+                     else entry_high + i - entry_reused)
+            self._births.born(
+                slot, entry, first + i, queue if queue else self._h16[64 * i + 2],
+                self._h8[128 * i + 1],
+                flags | (0 if i else opening) | (_END if i == count - 1 else 0),
+                self._h64[16 * i + 4], self._h32[32 * i + 10], self._h32[32 * i + 11],
+                self._h64[16 * i + 12], self._q64[16 * i + 13], sequence, self._keys[i],
+                self._numbers[i], i, self._h64[16 * i + 9], party)
+        self._core.next_qpool = self._core.block.next_qpool = first + count

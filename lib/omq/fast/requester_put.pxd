@@ -11,5 +11,6 @@ cdef class Asks:
     cdef Frames _frames
     cdef Puts _puts
     cdef Dones _dones
-    cdef bint ask(self, Request r, object session, object party, Py_ssize_t batch_max) except -1
+    cdef bint ask(self, Request r, object session, object area, object party,
+                  Py_ssize_t batch_max) except -1
     cdef object key(self, unsigned long long qpool)

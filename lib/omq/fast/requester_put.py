@@ -25,18 +25,20 @@ class Asks:
     def __init__(self, core: Core, frames: Frames, puts: Puts, dones: Dones) -> None:
         self._core, self._frames, self._puts, self._dones = core, frames, puts, dones
 
-    def ask(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t
-            ) -> cython.bint:
-        """An ASK, without the wait; the QPoolId of what was put is the answer."""
+    def ask(self, r: Request, session: Any, area: Any, party: Party,
+            batch_max: cython.Py_ssize_t) -> cython.bint:
+        """An ASK, without the wait; the QPoolId of what was put is the answer. `area`: its
+        bytes."""
         count: cython.Py_ssize_t = r.count
         at: cython.Py_ssize_t = count * _ROW
         ends: cython.bint = False
         if (session.queue == _IDEL or count >= batch_max or r.flags & ~_FLAGS
-                or (count and not self._dones.all_of(session.request[:at], count, party))
-                or not self._puts.single(r, session, at, 1 + count, count * _EVIDENCE)):
+                or (count and not self._dones.all_of(area[:at], count, party))
+                or not self._puts.single(r, session, area, at, party, 1 + count,
+                                            count * _EVIDENCE)):
             return False
         session.sequence = r.sequence
-        self._puts.place_single(r, session, at, party)
+        self._puts.place_single(r, area, at, party)
         # from here on nothing can fail
         self._frames.open(party)
         if count:

@@ -11,11 +11,9 @@ cdef class SettledEntries:
     cdef Rings _rings
     cdef Keys _limits
     cdef unsigned int[::1] _picked, _slots
-    cdef unsigned char[::1] _first
-    cdef bint _bulk
     cdef unsigned int _opened
     cdef int _file
-    cdef int all(self, Py_ssize_t count, object party, bint bulk) except -1
+    cdef int all(self, Py_ssize_t count, object party) except -1
     cdef int _unindex(self, Py_ssize_t count) except -1
     cdef int _worked(self, Py_ssize_t count) except -1
     cdef int _drop(self, Py_ssize_t i, Py_ssize_t entry, bint active) except -1

@@ -1,5 +1,5 @@
 """What settling messages changes, after their frames: indexes, counts, rows and pool slots that
-become free, their key, and their group. As core.engine.settle and bulk.
+become free, their key, and their group. As core.engine.settle.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ class SettledEntries:
         self._messages, self._entries = core.t.messages, core.t.entries
         self._picked = picked
         self._slots = memoryview(bytearray(4 * len(picked))).cast("I")
-        self._first = memoryview(bytearray(len(picked)))
-        self._bulk = False  # they are settled as a batch
         self._opened = 0  # the last queue that has places again
         self._file = -1  # of the pool, the last one that a record went back to
         self._records: Any = None
 
-    def all(self, count: cython.Py_ssize_t, party: Party, bulk: cython.bint) -> None:
-        """Of the first `count` picked; `bulk`: as core.engine.bulk has it."""
-        self._bulk, self._opened = bulk, 0
+    def all(self, count: cython.Py_ssize_t, party: Party) -> None:
+        """Of the first `count` picked."""
+        self._opened = 0
         i: cython.Py_ssize_t
         self._unindex(count)
         active: cython.bint = self._c.e_state[self._picked[0]] == _ACTIVE
@@ -52,27 +50,15 @@ class SettledEntries:
             self._core.active -= count
             self._c.r_processed[party.slot] += count
         self._c.counters[_DONES] += count
-        if bulk and self._c.q_flags[self._c.e_queue[self._picked[0]]] & _LIMITED:
-            self._limits.opened(self._c.e_queue[self._picked[0]])
 
     def _unindex(self, count: cython.Py_ssize_t) -> None:
-        """Out of the hash chains. In bulk those go first that head their chain by now."""
+        """Out of the hash chains."""
         c = self._c
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
         for i in range(count):
-            self._first[i] = 0
-            if self._bulk:
-                slot = c.e_message[self._picked[i]]
-                self._first[i] = c.b_id[c.m_key[slot] & c.mask] == slot + 1
-        for i in range(count):
-            if self._first[i]:
-                slot = c.e_message[self._picked[i]]
-                c.b_id[c.m_key[slot] & c.mask] = c.m_idnext[slot]
-        for i in range(count):
             slot = c.e_message[self._picked[i]]
-            if not self._first[i]:
-                c.unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
+            c.unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
             if c.m_corr[slot]:
                 c.unchain(c.b_corr, c.m_corrnext, c.m_corr[slot] & c.mask, slot)
 
@@ -123,7 +109,7 @@ class SettledEntries:
         self._slots[i] = slot
         if c.m_flags[slot] & _IN_GROUP:
             following = self._rings.leave(slot, entry, queue)
-        if c.q_flags[queue] & _LIMITED and not self._bulk:
+        if c.q_flags[queue] & _LIMITED:
             if active:
                 if queue != self._opened:
                     core.runnable.add(queue)

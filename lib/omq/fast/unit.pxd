@@ -14,4 +14,4 @@ cdef class Units:
     cdef Puts _puts
     cdef Dones _dones
     cdef Py_ssize_t left(self, Request r, object session, object party) except -1
-    cdef bint commit(self, Request r, object session, object party) except -1
+    cdef bint commit(self, Request r, object session, object area, object party) except -1

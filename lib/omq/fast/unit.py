@@ -37,14 +37,14 @@ class Units:
         if (session.queue or session.auxiliary or r.flags or r.correlation
                 or queue < _FIRST or queue >= self._c.queues
                 or not self._c.q_flags[queue] & _IN_USE
-                or session.rights.get(("get", queue)) is not True):
+                or not self._puts.may(session, "get", queue)):
             return 0
         left: cython.Py_ssize_t = self._plane.limits.messages
         left -= party.active
         return max(left, 0)
 
-    def commit(self, r: Request, session: Any, party: Party) -> cython.bint:
-        """A COMMIT; the first QPoolId is the answer, if it puts something."""
+    def commit(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+        """A COMMIT; the first QPoolId is the answer, if it puts something. `area`: its bytes."""
         taken: cython.Py_ssize_t = r.parts
         count: cython.Py_ssize_t = r.count
         heads: cython.Py_ssize_t = _SETTLE * taken
@@ -52,9 +52,8 @@ class Units:
         end: cython.Py_ssize_t = payloads
         wanted: cython.longlong = r.want
         ends: cython.bint = count == 0
-        area = session.request
         end += r.length
-        if (end > len(area) or session.queue or session.waiter is not None
+        if (end > len(area) or session.waiter is not None
                 or r.argument != taken or wanted != count or party.active != taken
                 or not self._plane.is_small(taken + count, (taken + count) * _FRAME + r.length)):
             return False

@@ -41,20 +41,6 @@ class FileSlots:
         self.used.append(1)
         return high
 
-    def alloc_many(self, count: int) -> list[int]:
-        high, used, freed = len(self.used), self.used, self.freed
-        out: list[int] = []
-        while freed and len(out) < count:
-            slot = freed.pop()
-            if slot < high and not used[slot]:
-                used[slot] = 1
-                out.append(slot)
-        fresh = count - len(out)
-        out += range(high, high + fresh)
-        used += b"\1" * fresh
-        self.live += count
-        return out
-
     def alloc_run(self, count: int) -> int:
         """`count` slots in a row, at the end of the file: rare, so no search for a gap."""
         high = len(self.used)
@@ -109,10 +95,6 @@ class SlotAllocator:
         """A free slot of a pool file, now in use; the first of `run` slots in a row."""
         slots = self._files[file]
         return slots.alloc() if run == 1 else slots.alloc_run(run)
-
-    def alloc_many(self, file: int, count: int) -> list[int]:
-        """`count` free slots of a pool file, in any order."""
-        return self._files[file].alloc_many(count)
 
     def free(self, file: int, record: int, run: int = 1) -> None:
         """The slots may be used again. They must be in use."""

@@ -27,9 +27,9 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.cli.operate import omq_archive
 from omq.core.engine.barriers import BARRIER
-from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
 from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.put_many import put_many
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.queues import Queues
 from omq.core.engine.relocation import relocate
@@ -57,7 +57,7 @@ from omq.format.message import (
     id_hash,
     memory_of,
 )
-from omq.format.wire import SETTLE, PutFlag, Settlement
+from omq.format.wire import PutFlag, Settlement
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.manager import findings as manager_findings
 from omq.services.manager import parts as manager_parts
@@ -761,15 +761,12 @@ class Life:
                             queue, sequence) == first
 
     def done_many(self, verdicts: Sequence[Verdict], queue: int) -> None:
-        """DONE of a batch in one request, by numpy."""
+        """DONE of a batch in one request."""
         state = self.state()
         effect: Effect = {v.qpool: state[v.qpool].done(queue, self.order) for v in verdicts}
-        area = b"".join(SETTLE.pack(int(Settlement.DONE), 0, 0, v.entry, v.qpool, v.lease, 0, 0, 0)
-                        for v in verdicts)
         sequence = self._ask(effect, self.reader)
         with self.refusable():
-            assert done_many(self.engine, self.reader, memoryview(bytearray(area)),
-                             len(verdicts), sequence)
+            assert not self.engine.settle(self.reader, verdicts, sequence)
 
     def operate(self, action: Action, *items: tuple[int, int], targets: Sequence[int] = (),
                 keep_s: int = 0) -> None:

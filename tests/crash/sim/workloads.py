@@ -8,7 +8,6 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from omq.core.engine.bulk import MANY
 from omq.core.engine.operate import Action
 from omq.core.engine.state import IDEL
 from omq.format.definition import Definition, Kind
@@ -269,7 +268,7 @@ def wide(life: Life, random: Random) -> None:
 
 
 def batches(life: Life, random: Random) -> None:
-    """Batches of messages, put and done by numpy, over checkpoints that they outlive or not."""
+    """Batches of messages, put and done together, over checkpoints that they outlive or not."""
     for turn in range(2):
         life.put_many(random.choice((A, B)), random.randint(12, 16), random.choice((10, 100)),
                       putter=turn)
@@ -281,7 +280,7 @@ def batches(life: Life, random: Random) -> None:
     for queue in (A, B):
         given = life.give(queue, 14)
         life.commit()
-        if len(given) >= MANY:
+        if given:
             life.done_many(given, queue)
             life.commit()
     life.checkpoint()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import IndexFull
-from omq.core.engine.bulk import put_many
 from omq.core.engine.operate import Action, Item, Order, operate
+from omq.core.engine.put_many import put_many
 from omq.core.engine.state import Party
 from omq.format.index import Counter
 from omq.format.journal import FRAME

@@ -19,11 +19,11 @@ from omq.base.errors import (
     UnitNotPrepared,
 )
 from omq.core.check.invariants import check
-from omq.core.engine import bulk
 from omq.core.engine import duplicates as duplicates_module
 from omq.core.engine.move_many import move_many
 from omq.core.engine.new_message import NewMessage
 from omq.core.engine.operate import Action, Item, Order
+from omq.core.engine.put_many import put_many
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL
 from omq.core.engine.unit_facts import Facts
@@ -203,7 +203,7 @@ def test_no_member_names_a_container_beside_a_key(world: World) -> None:
     world.begin()
     try:
         with pytest.raises(BadRequest, match="owner"):
-            bulk.put_many(world.engine, world.putter, heads, payloads, 2, A, 9)
+            put_many(world.engine, world.putter, heads, payloads, 2, A, 9)
     finally:
         world.engine.commit()
     assert on(world, A) == []

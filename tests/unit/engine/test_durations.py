@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from omq.core.check.invariants import check
-from omq.core.engine import durations
 from omq.core.index.copies import IndexCopies
 from omq.core.index.histograms import of_journal, of_queues
-from omq.core.index.tables import Tables
 from omq.format.durations import BINS, EDGES_NS, SIZES, SUM_MASK, size_bin, time_bin
-from omq.format.index import Counter, EntryState
+from omq.format.index import Counter
 from omq.format.message import Part
 from omq.format.wire import Settlement
 from tests.unit.engine.world import NS, A, B, World, make_world
@@ -93,25 +91,6 @@ def test_a_clock_that_was_set_back_counts_as_none(world: World) -> None:
     world.engine.commit()
     world.settle(DONE, given)
     assert counted(world, "q_waits") == counted(world, "q_works") == {0: 1}
-
-
-def test_the_vector_forms_count_the_same() -> None:
-    one, other = Tables.private(64, 64), Tables.private(64, 64)
-    now, rng = 10**18, np.random.default_rng(1)
-    entries = np.arange(50, dtype="<u4")
-    for t in (one, other):
-        t.v["e_queue"][:50], t.v["e_state"][:50] = A, EntryState.ACTIVE
-    ages = np.concatenate([np.array(EDGES_NS), rng.integers(-(10**6), 10**14, 19)])
-    for t in (one, other):
-        t.v["e_submitted"][:50] = t.v["e_until"][:50] = now - ages
-        t.v["e_until"][7] = 0
-    for entry in entries.tolist():
-        durations.waited(one, entry, now)
-        durations.worked(one, entry, now)
-    durations.waited_many(other, A, entries, now)
-    durations.worked_many(other, A, entries, now)
-    assert bytes(one.buffer) == bytes(other.buffer)
-    assert sum(one.q_waits) == 50 and sum(one.q_works) == 49
 
 
 def test_a_sum_that_has_no_room_begins_again(world: World) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from omq.core.check.invariants import check
-from omq.core.engine.bulk import MANY, done_many
+from omq.core.engine.expiry import MANY
 from omq.core.engine.failures import NOTED
 from omq.core.engine.state import POISON
 from omq.format.failure_note import FailureNote
 from omq.format.frame_rules import Reason
-from omq.format.wire import SETTLE, Settlement
+from omq.format.wire import Settlement
 from tests.unit.engine.world import NS, START_NS, A, B, World, make_world
 
 FAIL, DONE, DEFER = int(Settlement.FAIL), int(Settlement.DONE), int(Settlement.DEFER)
@@ -77,7 +77,7 @@ def test_a_deferral_is_no_failure(world: World) -> None:
 
 @pytest.mark.parametrize("count", [1, MANY + 3])
 def test_who_is_done_leaves_nothing(world: World, count: int) -> None:
-    """One by one and as a batch; whoever has their rows then has failed nowhere."""
+    """Alone and many together; whoever has their rows then has failed nowhere."""
     for _ in range(count):
         world.put()
         fails(world)
@@ -86,11 +86,6 @@ def test_who_is_done_leaves_nothing(world: World, count: int) -> None:
     while len(given) < count:
         given += world.give(count, B)
     assert len(world.engine.failures.known) == count
-    raw = b"".join(SETTLE.pack(DONE, 0, 0, each.entry, each.qpool, each.lease, 0, 0, 0)
-                   for each in given)
-    world.begin()
-    assert not done_many(world.engine, world.reader, memoryview(raw), count, 7)
-    world.engine.commit()
     world.settle(DONE, *given)
     assert not world.engine.failures.known
     for queue in (A, B):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omq.core.check.invariants import check
-from omq.core.engine.gives import MANY
+from omq.core.engine.expiry import MANY
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import POISON, Party

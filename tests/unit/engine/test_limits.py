@@ -10,7 +10,7 @@ import pytest
 
 from omq.base.rates import Rate
 from omq.core.check.invariants import check
-from omq.core.engine.gives import MANY
+from omq.core.engine.expiry import MANY
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Party

@@ -59,7 +59,6 @@ class Block:
         self.payload_bytes = 0
         self.persistent = False
         self.puts: list[int] = []  # slots whose payload offset is still relative to the block
-        self.put_vectors: list[Rows] = []
         self.time_ns = 0
         self.next_qpool = 1
         self.frames_max = frames_max
@@ -138,15 +137,10 @@ class Block:
         rows["time"] = self.time_ns
         return rows
 
-    def close_rows(self, count: int, *, persistent: bool, payloads: memoryview | None = None,
-                   puts: Rows | None = None) -> None:
-        """`count` rows were filled in; `payloads` of theirs lie back to back, in order."""
+    def close_rows(self, count: int) -> None:
+        """`count` rows of persistent messages were filled in."""
         self.count += count
-        self.persistent |= persistent
-        if payloads is not None and puts is not None:
-            self.payloads.append(payloads)
-            self.payload_bytes += len(payloads)
-            self.put_vectors.append(puts)
+        self.persistent = True
 
     def flush(self, *, sync: bool = False) -> None:
         """Write the block; synced when it holds a persistent frame or `sync` says so."""
@@ -171,4 +165,3 @@ class Block:
         self.payload_bytes = 0
         self.persistent = False
         self.puts.clear()
-        self.put_vectors.clear()

@@ -7,17 +7,14 @@ reader's work by done or move counts the time since its hand-out; deferred, fail
 do not, nor do those that were handed out by a manager before this one, which nobody has noted.
 Both by the wall clock of the group. The tables are made anew at each start, so all begin at 0.
 
-omq.fast.columns does the same; `waited_many` and `worked_many` are the forms for vectors.
+omq.fast.columns does the same.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from omq.base.arrays import Vector
 from omq.core.engine.block import Block
 from omq.core.index.tables import Tables
-from omq.format.durations import BINS, EDGES_NS, SUM_MASK, size_bin, time_bin
+from omq.format.durations import BINS, SUM_MASK, size_bin, time_bin
 from omq.format.index import Counter, EntryState
 from omq.format.journal import FRAME
 
@@ -25,7 +22,6 @@ _ACTIVE = int(EntryState.ACTIVE)
 _SYNC_US, _FRAMES = int(Counter.SYNC_US), int(Counter.FRAMES)
 _GROUPS, _FILE, _BYTES = int(Counter.GROUPS), int(Counter.JOURNAL_FILE), int(Counter.JOURNAL_BYTES)
 _US = 1000
-_EDGES = np.array(EDGES_NS, dtype="<i8")
 
 
 def waited(t: Tables, entry: int, now_ns: int) -> None:
@@ -33,12 +29,6 @@ def waited(t: Tables, entry: int, now_ns: int) -> None:
     queue, ns = t.e_queue[entry], max(0, now_ns - t.e_submitted[entry])
     t.q_waits[queue * BINS + time_bin(ns)] += 1
     t.q_waited_us[queue] = (t.q_waited_us[queue] + ns // _US) & SUM_MASK
-
-
-def waited_many(t: Tables, queue: int, entries: Vector, now_ns: int) -> None:
-    """These of one queue are being handed out."""
-    ns = np.maximum(now_ns - t.v["e_submitted"][entries], 0)
-    _count(t.v["q_waits"], t.q_waited_us, queue, ns)
 
 
 def worked(t: Tables, entry: int, now_ns: int) -> None:
@@ -49,18 +39,6 @@ def worked(t: Tables, entry: int, now_ns: int) -> None:
     queue, ns = t.e_queue[entry], max(0, now_ns - since)
     t.q_works[queue * BINS + time_bin(ns)] += 1
     t.q_worked_us[queue] = (t.q_worked_us[queue] + ns // _US) & SUM_MASK
-
-
-def worked_many(t: Tables, queue: int, entries: Vector, now_ns: int) -> None:
-    """The work on these, active ones of one queue, ends."""
-    since = t.v["e_until"][entries]
-    _count(t.v["q_works"], t.q_worked_us, queue, np.maximum(now_ns - since[since != 0], 0))
-
-
-def _count(bins: Vector, sums: memoryview, queue: int, ns: Vector) -> None:
-    places = np.searchsorted(_EDGES, ns, side="right")
-    bins[queue * BINS : (queue + 1) * BINS] += np.bincount(places, minlength=BINS).astype("<u8")
-    sums[queue] = (sums[queue] + int((ns // _US).sum())) & SUM_MASK
 
 
 def forget(t: Tables, queue: int) -> None:

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import SpoolFull
 from omq.base.fault import point
@@ -146,8 +144,6 @@ class Engine:
         offsets = self.core.t.m_offset
         for slot in block.puts:
             offsets[slot] += base
-        for vector in block.put_vectors:
-            self.core.t.v["m_offset"][vector] += np.uint32(base)
         wrote(self.core.t, block)
 
     # requests

@@ -33,7 +33,7 @@ from omq.core.engine.barriers import MEMBER
 from omq.core.engine.deadlines import until
 from omq.core.engine.failures import NOTED
 from omq.core.engine.freeing import free_many
-from omq.core.engine.gives import MANY, next_ready
+from omq.core.engine.gives import next_ready
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import frame_for
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core
@@ -44,6 +44,7 @@ from omq.format.journal import FrameFlag, FrameType
 
 PER_GROUP: Final = 1000
 LAG_NS: Final = 20_000_000
+MANY: Final = 12  # from here on numpy is quicker than one by one
 RETRY_NS: Final = 1_000_000_000
 _LAST, _IDEL = int(FrameFlag.LAST_PART), int(FrameFlag.TO_IDEL)
 _TIMELESS, _EXPIRED = int(FrameFlag.TIMELESS), int(Counter.EXPIRED)
@@ -201,7 +202,7 @@ def _frames(core: Core, entries: Vector, slots: Vector) -> None:
     frames["file"], frames["record"] = v["m_file"][slots], v["m_record"][slots]
     frames["lease"] = v["e_lease"][entries]
     frames["parts"] = 1
-    core.block.close_rows(count, persistent=True)
+    core.block.close_rows(count)
 
 
 def _leave(core: Core, slot: int, entry: int) -> None:

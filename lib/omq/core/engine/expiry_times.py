@@ -38,16 +38,6 @@ class Times:
         look_ns = self.wheel.add(mono_ns + self._t.m_expiry[slot] - wall_ns, slot, mono_ns)
         self.next_ns = min(self.next_ns, look_ns)
 
-    def begin_many(self, slots: Vector, wall_ns: int, mono_ns: int) -> None:
-        """The same for many, of which some have none."""
-        expiries = self._t.v["m_expiry"][slots]
-        chosen = expiries != 0
-        if chosen.any():
-            self.used = True
-            later = np.clip(expiries[chosen], 0, NEVER) - wall_ns
-            self.wheel.add_many(mono_ns + later, slots[chosen], mono_ns)
-            self.next_ns = min(self.next_ns, self.wheel.next())
-
     def load(self, slots: Vector, wall_ns: int) -> None:
         """A start: the messages that the pool has."""
         expiries = self._t.v["m_expiry"][slots]

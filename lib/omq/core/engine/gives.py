@@ -7,8 +7,7 @@ the DELETE; its attempts count until the manager ends.
 
 A suspect (core.engine.suspect_messages) is handed out alone, and so is a message that has failed,
 so that the next death counts against no other message (ADR 0035; not on IDEL and POISON, where it
-has no consequence). As messages that came back they are in the return lane, also after a restart;
-the vector form does not handle that lane.
+has no consequence). As messages that came back they are in the return lane, also after a restart.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappush
 
-import numpy as np
-
 from omq.base import limits
 from omq.core.engine import limited
-from omq.core.engine.durations import waited, waited_many
+from omq.core.engine.durations import waited
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import IDEL, PERSISTENT, POISON, PRIORITIES, Core, Party
@@ -29,7 +26,6 @@ from omq.format.index import EntryState
 from omq.format.journal import FrameType
 
 _ACTIVE = int(EntryState.ACTIVE)
-MANY = 12  # from here on numpy is quicker than one by one
 
 
 def next_ready(core: Core, queue: int) -> int:
@@ -77,9 +73,6 @@ def give(core: Core, party: Party, queue: int, want: int, sequence: int) -> list
     core.block.reserve(want, 0)
     rules = core.rules[queue]
     behind = core.times.behind
-    if (want >= MANY and queue != IDEL and not core.lanes.get(queue) and not behind
-            and not (core.limited and core.keyed(queue))):
-        return _give_vector(core, party, rules, want, sequence)
     entries = _nexts(core, queue, want, behind=behind)
     return _hand_each(core, party, rules, entries, take_ready, sequence)
 
@@ -176,45 +169,3 @@ def _count(core: Core, party: Party, queue: int, count: int) -> None:
     core.t.q_active[queue] += count
     core.active += count
     party.active += count
-
-
-def _give_vector(core: Core, party: Party, rules: QueueRules, want: int, sequence: int
-                 ) -> list[int]:
-    """The same for many: only the walk along the chains goes one by one."""
-    t, v, block, queue = core.t, core.t.v, core.block, rules.queue
-    given = t.unlink_first(queue * PRIORITIES, want)
-    entries = np.array(given, dtype="<u4")
-    slots = v["e_message"][entries]
-    attempts = np.minimum(v["e_attempts"][entries] + 1, limits.ATTEMPTS_MAX)
-    persistent = v["m_flags"][slots] & PERSISTENT
-    grouped = v["m_flags"][slots] & GROUPED != 0
-    rows = block.rows(len(given), FrameType.GIVE)
-    leases = rows["lsn"].copy()
-    rows["priority"] = v["e_priority"][entries]
-    rows["flags"] = persistent
-    rows["queue"] = queue
-    rows["attempt"] = attempts
-    rows["qpool"] = v["m_qpool"][slots]
-    rows["size"] = v["m_size"][slots]
-    rows["offset"] = block.payload_bytes
-    rows["client"], rows["pid"], rows["uid"] = party.client, party.pid, party.uid
-    rows["file"] = v["m_file"][slots]
-    rows["record"] = v["m_record"][slots]
-    rows["token"], rows["sequence"] = party.token, sequence
-    rows["argument"] = np.where(grouped, GIVEN_OUT_OF_TURN, 0)
-    block.close_rows(len(given), persistent=bool(persistent.any()))
-    v["m_lsn"][slots] = leases
-    v["e_attempts"][entries] = attempts
-    v["e_lease"][entries] = leases
-    v["e_reader"][entries] = party.slot + 1
-    v["e_until"][entries] = core.now_ns
-    v["e_state"][entries] = _ACTIVE
-    waited_many(t, queue, entries, core.now_ns)
-    if rules.lease_ns:
-        due = core.mono_ns + rules.lease_ns
-        for entry, lease in zip(given, leases.tolist(), strict=True):
-            heappush(core.leases, (due, entry, lease))
-    if core.limited and queue in core.limited:
-        core.limited[queue].spent(len(given), core.mono_ns)
-    _count(core, party, queue, len(given))
-    return given

@@ -43,17 +43,6 @@ class Slots:
             return self.high - 1
         return -1
 
-    def take_many(self, count: int) -> Vector:
-        """`count` slots (the caller has checked `free`), shape (count,)."""
-        recycled = min(count, self.top)
-        fresh = count - recycled
-        self.top -= recycled
-        out: Vector = np.empty(count, dtype="<u4")
-        out[:recycled] = self.v_stack[self.top : self.top + recycled]
-        out[recycled:] = np.arange(self.high, self.high + fresh, dtype="<u4")
-        self.high += fresh
-        return out
-
     def give(self, slot: int) -> None:
         self.stack[self.top] = slot
         self.top += 1

@@ -119,41 +119,6 @@ class Tables(Columns):
         else:
             self.q_tail[chain] = before
 
-    def unlink_first(self, base: int, want: int) -> list[int]:
-        """Take the first entries out of the chains of a queue, highest priority first."""
-        out: list[int] = []
-        following = self.e_next
-        for chain in range(base + PRIORITIES - 1, base - 1, -1):
-            at = self.q_head[chain]
-            while at and len(out) < want:
-                out.append(at - 1)
-                at = following[at - 1]
-            self.q_head[chain] = at
-            if at:
-                self.e_prev[at - 1] = 0
-                break
-            self.q_tail[chain] = 0
-        if out:
-            taken = np.array(out, dtype="<u4")
-            self.v["e_next"][taken] = 0
-            self.v["e_prev"][taken] = 0
-        return out
-
-    def link_many(self, entries: Vector, chain: int) -> None:
-        """Append entries, already in order, to one chain."""
-        following, previous = self.v["e_next"], self.v["e_prev"]
-        following[entries[:-1]] = entries[1:] + 1
-        previous[entries[1:]] = entries[:-1] + 1
-        first, last = int(entries[0]), int(entries[-1])
-        tail = self.q_tail[chain]
-        self.e_prev[first] = tail
-        self.e_next[last] = 0
-        if tail:
-            self.e_next[tail - 1] = first + 1
-        else:
-            self.q_head[chain] = first + 1
-        self.q_tail[chain] = last + 1
-
     # hash chains by message id (key = QPoolId when derived) and by correlation id
 
     def index_id(self, slot: int, key: int) -> None:

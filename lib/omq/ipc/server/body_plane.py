@@ -23,7 +23,7 @@ class BodyPlane:
         fetching = Fetching(server.engine, server.sessions, server.bodies)
         self.large = LargeBodies(
             server.bodies.paths, server.engine, server.sessions, server.may_put, self._made)
-        self._finished: deque[Made] = deque()  # filled by the copying thread
+        self.finished: deque[Made] = deque()  # filled by the copying thread
         self._wake = doorkeeper.wake
         self._number, self._refuse = number, refuse
         self.operations = {"locate": fetching.locate, "fetch": fetching.fetch,
@@ -36,15 +36,15 @@ class BodyPlane:
 
     def _made(self, body: Made) -> None:
         """Called by the copying thread."""
-        self._finished.append(body)
+        self.finished.append(body)
         self._wake()
 
     def tell_made(self) -> bool:
         """The answers of `contain` that are due; False: none is."""
-        if not self._finished:
+        if not self.finished:
             return False
-        while self._finished:
-            self._answer(self._finished.popleft())
+        while self.finished:
+            self._answer(self.finished.popleft())
         return True
 
     def stop(self) -> None:

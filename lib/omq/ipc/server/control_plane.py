@@ -74,7 +74,7 @@ class ControlPlane:
         self._server = server
         self._sessions: Sessions = server.sessions
         self._engine: Engine = server.engine
-        self._doors = doorkeeper
+        self._doors, self._waiting = doorkeeper, doorkeeper.ring.users
         self._registrar = registrar
         self._log, self._rated = log, rated
         self._epoch = epoch
@@ -105,21 +105,23 @@ class ControlPlane:
         self._watching = watching
 
     def drain(self) -> bool:
-        """The doors' turn in this group; True: there was one. What is left comes with the next one,
-        which is woken."""
+        """The doors' turn in this group; True: there was something but requests, which say so
+        themselves. What is left comes with the next one, which is woken."""
         doors = self._doors
         if doors.failure is not None:
             raise doors.failure
+        if not self._waiting and not self.bodies.finished:
+            return False
         told = self.bodies.tell_made()
-        if not doors.ring:
-            return told
         turn, requests = Turn(self._share_ns), list[bytes]()
         self._server.recent.group(self._engine.now_ns, requests)
         while not turn.over and (door := doors.ring.take(turn)) is not None:
+            before = len(requests)
             turn.charge(door.uid, self._serve(door, requests))
+            told = told or len(requests) == before
         if doors.ring:
             doors.wake()
-        return True
+        return told
 
     def _serve(self, door: Door, requests: list[bytes]) -> int:
         """One line of a door, or its end. How many bytes it brought to be written."""

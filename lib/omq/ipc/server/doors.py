@@ -68,16 +68,16 @@ class Door:
 
 class Ring:
     """Doors that wait for the main loop: round robin over users, then over their doors. Filled by
-    the doorkeeper's thread as well, hence the lock."""
+    the doorkeeper's thread as well, hence the lock. `users`: those with a door that waits."""
 
     def __init__(self) -> None:
-        self._users: deque[int] = deque()
+        self.users: deque[int] = deque()
         self._doors: dict[int, deque[Door]] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Users with a door that waits."""
-        return len(self._users)
+        return len(self.users)
 
     def add(self, door: Door) -> None:
         """At the end of its user's doors; nothing if it waits already."""
@@ -88,21 +88,21 @@ class Ring:
             doors = self._doors.get(door.uid)
             if doors is None:
                 doors = self._doors[door.uid] = deque()
-                self._users.append(door.uid)
+                self.users.append(door.uid)
             doors.append(door)
 
     def take(self, turn: Turn) -> Door | None:
         """The next door of the next user who has something left of the turn."""
         with self._lock:
-            for _ in range(len(self._users)):
-                uid = self._users.popleft()
+            for _ in range(len(self.users)):
+                uid = self.users.popleft()
                 if turn.has_spent(uid):
-                    self._users.append(uid)
+                    self.users.append(uid)
                     continue
                 doors = self._doors[uid]
                 door = doors.popleft()
                 if doors:
-                    self._users.append(uid)
+                    self.users.append(uid)
                 else:
                     del self._doors[uid]
                 door.waiting = False

@@ -16,7 +16,8 @@ from omq.fast import intake
 from omq.fast.group_commit import Turn
 from omq.fast.reply import ROWS_MAX
 from omq.format.wire import REQUEST
-from omq.ipc.server.next_reply import MANY, write_given
+from omq.ipc.server import foreign_messages
+from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session, Sessions
 from omq.ipc.server.units import UnitLimits
@@ -32,10 +33,10 @@ class FastServer(RequestServer):
                  relocate: Callable[[memoryview], int], batch_max: int, units: UnitLimits,
                  running: str) -> None:
         super().__init__(engine, sessions, bodies, epoch, relocate, batch_max, units)
-        self.form = running
+        self.form, self.foreign = running, foreign_messages
         self.intake = intake if running == form.COMPILED else None
         self._turn = Turn(self, epoch, batch_max, self._ok, self._given,
-                          ROWS_MAX if running == form.COMPILED else MANY - 1)
+                          ROWS_MAX)
         self._path = self._turn.path
 
     @property
@@ -53,6 +54,10 @@ class FastServer(RequestServer):
     def due(self) -> int:
         return self._turn.due()
 
+    @property
+    def plain(self) -> bool:
+        return self._turn.is_plain()
+
     def stir(self) -> None:
         self._turn.stir()
 
@@ -64,6 +69,7 @@ class FastServer(RequestServer):
         except OmqError as error:
             self.refuse(raw, error)
             return
+        self._turn.stir()
         super().handle(raw)
 
     def handle_unplain(self, raw: bytes) -> None:

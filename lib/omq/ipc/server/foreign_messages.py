@@ -42,15 +42,49 @@ def taken_batch(party: Party, area: memoryview, count: int, length: int) -> memo
         return area
     heads = count * FRAME.size
     copy = memoryview(bytes(area[: heads + length]))
-    payloads, end = copy[heads:], 0
+    _check_several(copy, 0, count, length)
+    return copy
+
+
+def copy_several(area: memoryview, at: int, count: int, length: int, behind: int
+                 ) -> memoryview | None:
+    """A copy of a member's request with `count` frames at `at`, `length` bytes of their payloads,
+    one behind the other, and `behind` bytes more. None: it is not what it says."""
+    end = at + count * FRAME.size + length + behind
+    if end > len(area):
+        return None
+    copy = memoryview(bytes(area[:end]))
+    try:
+        _check_several(copy, at, count, length)
+    except BadRequest:
+        return None
+    return copy
+
+
+def copy_single(area: memoryview, at: int, length: int, said: tuple[int, int, int, int, int],
+                key: int) -> memoryview | None:
+    """The same of one message of one queue, of which the request itself says what `taken` asks."""
+    end = at + length
+    if end > len(area):
+        return None
+    copy = memoryview(bytes(area[:end]))
+    try:
+        _check(bytes(copy[at:]), 0, said, key)
+    except BadRequest:
+        return None
+    return copy
+
+
+def _check_several(copy: memoryview, at: int, count: int, length: int) -> None:
+    """The messages of these frames; their payloads lie behind those, in order."""
+    payloads, end = copy[at + count * FRAME.size :], 0
     for i in range(count):
-        row = FRAME.unpack_from(copy, i * FRAME.size)
-        flags, size, crc, correlation, key, expiry, parts, bytes_, _ = (row[at] for at in _AT)
+        row = FRAME.unpack_from(copy, at + i * FRAME.size)
+        flags, size, crc, correlation, key, expiry, parts, bytes_, _ = (row[each] for each in _AT)
         begin, end = end, end + bytes_
         if end > length:
             raise BadRequest(reason="messages do not fit the request")
         _check(bytes(payloads[begin:end]), parts, (flags, size, crc, correlation, expiry), key)
-    return copy
 
 
 def _check(payload: bytes, parts: int, said: tuple[int, int, int, int, int], key: int) -> None:

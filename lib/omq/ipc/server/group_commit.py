@@ -63,6 +63,11 @@ class GroupCommit(ABC):
         self.engine.commit()
         self.release()
 
+    @property
+    def plain(self) -> bool:
+        """The last group had plain requests and nothing else."""
+        return False
+
     def due(self) -> int:
         """When a turn is wanted though nobody asks for anything (monotonic ns)."""
         return min(self.engine.next_deadline(), self.looks.due)

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import contextlib
 
-import numpy as np
-
-from omq.base.arrays import Vector
 from omq.base.errors import OmqError
 from omq.base.fault import point
 from omq.core.engine.failures import NOTED
@@ -22,7 +19,6 @@ from omq.format.wire import GIVEN, REPLY, GivenFlag
 from omq.ipc.server.sessions import Session
 from omq.storage.payloads import PayloadReader
 
-MANY = 12  # from here on numpy is quicker than one by one
 _PACK = GIVEN.pack_into
 _REDELIVERED, _NOTED = int(GivenFlag.REDELIVERED), int(GivenFlag.NOTED)
 
@@ -33,11 +29,8 @@ def write_given(t: Tables, session: Session, waiter: Waiter, entries: list[int],
     count = len(entries)
     if count:
         point("engine.before_hand_out")
-    if count >= MANY:
-        _many(t, session.reply, np.array(entries, dtype="<u4"))
-    elif count:
-        for i, entry in enumerate(entries):
-            _one(t, session.reply, REPLY.size + i * GIVEN.size, entry, 0, 0)
+    for i, entry in enumerate(entries):
+        _one(t, session.reply, REPLY.size + i * GIVEN.size, entry, 0, 0)
     if count and not session.trusted:
         _copy_payloads(t, session, entries, bodies)
     session.answer(waiter.sequence, count=count, qpool=waiter.put, lsn=lsn)
@@ -55,30 +48,6 @@ def _one(t: Tables, area: memoryview, at: int, entry: int, extra_flags: int, inl
     _PACK(area, at, entry, t.e_queue[entry], t.e_priority[entry], flags, t.m_qpool[slot],
           t.e_lease[entry], t.m_location[slot], t.m_offset[slot], t.m_length[slot],
           t.m_crc[slot], t.m_size[slot], t.e_submitted[entry], failed, t.e_retries[entry], inline)
-
-
-def _many(t: Tables, area: memoryview, entries: Vector) -> None:
-    v = t.v
-    rows = GIVEN.array(area, len(entries), REPLY.size)
-    slots = v["e_message"][entries]
-    attempts = v["e_attempts"][entries]
-    failed = attempts - (attempts > 0)
-    rows["entry"] = entries
-    rows["queue"] = v["e_queue"][entries]
-    rows["priority"] = v["e_priority"][entries]
-    flags = v["m_flags"][slots]
-    rows["flags"] = (flags & 3) | ((failed > 0) * _REDELIVERED) | ((flags & NOTED != 0) * _NOTED)
-    rows["qpool"] = v["m_qpool"][slots]
-    rows["lease"] = v["e_lease"][entries]
-    rows["location"] = v["m_location"][slots]
-    rows["offset"] = v["m_offset"][slots]
-    rows["length"] = v["m_length"][slots]
-    rows["crc"] = v["m_crc"][slots]
-    rows["size"] = v["m_size"][slots]
-    rows["submitted"] = v["e_submitted"][entries]
-    rows["attempts"] = failed
-    rows["retries"] = v["e_retries"][entries]
-    rows["inline"] = 0
 
 
 def _copy_payloads(t: Tables, session: Session, entries: list[int], bodies: PayloadReader) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from omq.base import form
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
-from omq.core.engine.bulk import done_many, put_many
 from omq.core.engine.engine import Engine
+from omq.core.engine.put_many import put_many
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.requester_put import ask
 from omq.core.engine.settle import Verdict
@@ -149,8 +149,6 @@ class RequestServer(GroupCommit):
     def _settle_batch(self, session: Session, r: Request) -> None:
         if r.count * SETTLE.size + r.length > len(session.request):
             raise BadRequest(reason=f"{r.count} settlements do not fit")
-        if done_many(self.engine, session.party, session.request, r.count, r.sequence):
-            return
         verdicts = self.looks.without(session, verdicts_of(session.request, r))
         session.lost = self.engine.settle(session.party, verdicts, r.sequence)
 

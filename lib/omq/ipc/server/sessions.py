@@ -234,6 +234,14 @@ class Sessions:
             name = self._rules[queue].name if queue in self._rules else "?"
             raise NoAuthority(uid=session.party.uid, action=action, queue=name)
 
+    def allows(self, session: Session, action: str, queue: int) -> bool:
+        """May it, as `check` asks and remembers?"""
+        try:
+            self.check(session, action, queue)
+        except (NoAuthority, QueueGone):
+            return False
+        return True
+
     def changed(self, queue: int) -> None:
         """This number is another queue, or none: who puts there is told so, and opens it again."""
         for session in self.by_id.values():

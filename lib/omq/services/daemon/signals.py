@@ -30,7 +30,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.stopping = False
-        self._reload = False
+        self.reload_wanted = False  # until somebody takes it (`take_reload`)
         self.interrupts = 0  # how often ^C was pressed
         self._impatient: list[Callable[[int], None]] = []
         self._wakers: list[Callable[[], None]] = []
@@ -104,14 +104,9 @@ class Signals:
         if poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))):
             self.drain()
 
-    @property
-    def reload_wanted(self) -> bool:
-        """Whether a reload was asked for; `take_reload` answers it."""
-        return self._reload
-
     def take_reload(self) -> bool:
         """Whether a reload was asked for since the last call."""
-        asked, self._reload = self._reload, False
+        asked, self.reload_wanted = self.reload_wanted, False
         return asked
 
     def request_stop(self) -> None:
@@ -122,7 +117,7 @@ class Signals:
 
     def request_reload(self) -> None:
         """As if SIGHUP had come."""
-        self._reload = True
+        self.reload_wanted = True
         for waker in self._wakers:
             waker()
 

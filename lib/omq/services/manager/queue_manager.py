@@ -93,9 +93,11 @@ class QueueManager:
         self._held = self._parts.server.held = held_replies(context, self._parts.engine,
                                                             self._parts.term)
         self._index_low = 0
-        self._watchdog_due = self._draining_until = 0
+        self._watchdog_due = self._draining_until = self._now = 0
         self._status_due = self._chores_due = 0
         self._ends_due = FOREVER  # as it was when this group began: what came since is the next's
+        self._seldom_due = self._look_due = 0  # see _reckon
+        self._quiet = False  # the last group had plain requests and nothing else
         self._warned: set[int] = set()  # numbers of units that are in doubt for long
 
     def run(self) -> int:
@@ -122,40 +124,65 @@ class QueueManager:
 
     def _group(self) -> None:
         parts = self._parts
-        engine, server, keeper = parts.engine, parts.server, parts.doorkeeper
-        rated = parts.rated.due
-        self._ends_due = parts.control.queues.ends.due
+        server, keeper, signals, disk = (
+            parts.server, parts.doorkeeper, self._context.signals, self._disk)
+        if not self._quiet:
+            self._reckon()
         # 0 is "at once" here (a wait that was cancelled behind the group), and "never" there.
-        deadline = max(1, min(
-            server.due(), rated, self._events.due, self._triggers.due, self._ends_due,
-            self._watchdog_due or FOREVER, self._draining_until or FOREVER,
-            FOREVER if self._held is None else self._held.due))
+        deadline = max(1, min(server.due(), self._look_due if self._quiet else self._seldom_due))
         if deadline != keeper.deadline:
             keeper.arm(deadline)
         batch = parts.requests.take(REQUESTS_PER_GROUP)
         now, wall = clock.monotonic_ns(), clock.wall_ns()
         if not self._clock.low < wall - now < self._clock.high:
             self._clock.look()
+        self._now = now
         server.group(batch, wall, now, self._drain)
+        wanted = signals.stopping or signals.reload_wanted or disk.new_file
+        self._quiet = bool(batch) and server.plain and now < self._look_due and not wanted
+        if not self._quiet:
+            self._look(now, wanted=wanted)
+        elif disk.slow or parts.engine.index.counters[_LAST] > disk.ease_above:
+            disk.ease(now)
+
+    def _reckon(self) -> None:
+        """When the seldom things want a group (monotonic ns). They change by what is not plain, or
+        are looked at once a second: behind a group of plain requests it holds still, up to
+        `_look_due`. That is 0 while something looks at each group."""
+        parts = self._parts
+        self._ends_due = parts.control.queues.ends.due
+        self._seldom_due = min(
+            parts.rated.due, self._events.due, self._triggers.due, self._ends_due,
+            self._watchdog_due or FOREVER, self._draining_until or FOREVER,
+            FOREVER if self._held is None else self._held.due)
+        self._look_due = min(self._seldom_due, self._chores_due)
+        if self._held is not None or parts.engine.queues.triggered or self._draining_until:
+            self._look_due = 0
+
+    def _look(self, now: int, *, wanted: bool) -> None:
+        """Behind a group: what it has brought besides plain requests, and what is due."""
+        parts, disk = self._parts, self._disk
+        engine = parts.engine
         parts.control.operators.release(self._held)
         if engine.poisoned or engine.back.ended:
             say_taken_back(self._log, engine, self._events)
-        signals = self._context.signals
-        if (now >= self._chores_due or now >= rated or signals.stopping
-                or signals.reload_wanted or self._disk.new_file):
+        if wanted or now >= self._chores_due or now >= parts.rated.due:
             self._chores(now)
-            self._disk.ease(now)
-        elif self._disk.slow or engine.index.counters[_LAST] > self._disk.ease_above:
-            self._disk.ease(now)
+            disk.ease(now)
+        elif disk.slow or engine.index.counters[_LAST] > disk.ease_above:
+            disk.ease(now)
 
     def _drain(self) -> bool:
         """What a group does besides requests; True: there was something."""
-        parts, now = self._parts, self._parts.engine.mono_ns
+        parts, now = self._parts, self._now
         told = parts.control.drain()
+        if not told and now < self._look_due and not parts.server.refused:
+            return False
         if self._held is not None:
             self._held.look()
         if parts.server.refused:
             self._events.refused(parts.server.refused)
+            told = True
         if now >= self._events.due:
             self._events.turn(now)
             told = True
