@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has no suspect message, no rate, and no message next in
-its return lane that must be handed out alone. As Engine.wait, Engine.dispatch and
+"""Hand-outs to waiting readers, where a queue has no suspect message, no rate, and no message next
+in its return lane that must be handed out alone. As Engine.wait, Engine.dispatch and
 core.engine.gives. The engine serves every other queue when its turn comes: the order of queues is
 the order of frames.
 """
