@@ -9,7 +9,7 @@ from omq.core.engine.operate import Action, Item, Order
 from omq.core.engine.state import IDEL, POISON
 from omq.format.message import Part
 from omq.format.wire import Settlement
-from tests.model.driver import A, B, C, barrier, draft
+from tests.model.driver import barrier, draft
 from tests.model.instance import NS
 from tests.model.profiles import profile
 from tests.model.reference import Draft, Verdict
@@ -97,9 +97,9 @@ class BarrierMachine(Machine):
         waiting = self.world.model.waiting()
         if waiting:
             each = waiting[pick % len(waiting)]
-            targets = ([(A,), (B,), (C,)][pick % 3],) if action is Action.MOVE else ((),)
+            targets = (FEW[pick % 3],) if action is Action.MOVE else ()
             self.world.order(Order(action, (Item(each.item.qpool, each.place.queue),), b"{}",
-                                   *targets, None, 50 * NS * keep))
+                                   targets, None, 50 * NS * keep))
 
     @rule(number=clients, pick=numbers, kind=kinds, seconds=st.sampled_from([1, 30]))
     def wait_for_barrier(self, number: int, pick: int, kind: Settlement, seconds: int) -> None:

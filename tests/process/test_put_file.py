@@ -190,9 +190,10 @@ def test_what_cannot_be_put(omq_instance: Instance, film: Path, tmp_path: Path,
                              ("a\0b", "null byte"), (film / "below", "Not a directory")):
             with pytest.raises(omq.FileNotPut, match=reason):
                 c.put_file("A", name)
-        for wrong in (None, 3.5, True, -1, b"", written.fileno() + 900, []):
+        none_of_these: list[Any] = [None, 3.5, True, -1, b"", written.fileno() + 900, []]
+        for wrong in none_of_these:
             with pytest.raises((omq.BadArgument, omq.FileNotPut)):
-                c.put_file("A", wrong)  # type: ignore[arg-type]
+                c.put_file("A", wrong)
         with pytest.raises(omq.MessageTooLong):  # and nothing of 8 TiB is read
             c.put_file("A", sparse)
         with pytest.raises(omq.FileChanged):  # it says that it has no bytes, and has some
