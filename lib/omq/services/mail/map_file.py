@@ -21,7 +21,7 @@ from omq.base.config_file import Entry
 from omq.services.mail import map_sources as sources
 from omq.services.mail.map_ldap import LdapMap, load_directory
 from omq.services.mail.maps import Source
-from omq.services.mail.routes import Pipe
+from omq.services.mail.pipe_command import Pipe
 
 _ALLOWED: Final = ("file:/path, regexp:/path, command:user /path words, sqlite:/path statement or "
                    "ldap:/path")

@@ -40,7 +40,7 @@ from omq.base.names import escape
 from omq.services.mail.mail_message import address_problem, split_address
 from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.pipe_channel import answer_of, arguments
-from omq.services.mail.routes import Pipe
+from omq.services.mail.pipe_command import Pipe
 
 FILE_BYTES_MAX: Final = 64 * MIB
 EXPRESSIONS_MAX: Final = 1000
