@@ -203,6 +203,7 @@ IN_SYNC_CHANGED = _event(1535, "Which standbys are in sync has changed in etcd")
 LEASE_KEEPER_STARTED = _event(1536, "The keeper of the lease has started")
 LEASE_KEEPER_STOPPED = _event(1537, "The keeper of the lease has stopped")
 
+AMQP_CLOSED = _event(1580, "An operator closed a connection of AMQP")
 # 1585-1599: AMQP
 AMQP_STARTED = _event(1585, "AMQP Server Started Up")
 AMQP_STOPPED = _event(1586, "AMQP Server Shut Down")

@@ -21,6 +21,7 @@ from pamqp import base, commands
 from omq.base.errors import OmqError
 from omq.fast import amqp091_sending
 from omq.services.amqp import two_phases
+from omq.services.amqp.connection_states import PUTS, TAKES, LinkState
 from omq.services.amqp.outcomes import broke, done, released
 from omq.services.amqp.taker import Given
 from omq.services.amqp.untranslatable import Untranslatable
@@ -68,6 +69,13 @@ class Channel:
     @property
     def behind(self) -> bool:
         return self.publishing.behind or len(self._questions) > QUESTIONS_MAX
+
+    def told(self) -> list[LinkState]:
+        """For who looks at connections."""
+        name, put = f"channel {self.number}", self.publishing.published
+        puts = [LinkState(name, PUTS, "", put)] if put else []
+        return [*puts, *(LinkState(f"{name} {tag}".rstrip(), TAKES, queue, count)
+                         for tag, queue, count in self.reading.told())]
 
     # what goes out
 

@@ -18,10 +18,12 @@ from pamqp import base, commands
 
 import omq
 from omq.base import events
+from omq.base.clock import wall_ns
 from omq.base.event_log import WARNING
 from omq.base.events import Event
 from omq.fast.amqp091_frames import ACK, HEARTBEAT, METHOD, PUBLISH
 from omq.fast.amqp091_frames import HEADER as HEAD
+from omq.services.amqp.connection_states import LinkState
 from omq.services.amqp.entrance import proved
 from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import Asked, Outcome
@@ -53,11 +55,15 @@ _CAPABILITIES: Final = {"publisher_confirms": True, "basic.nack": True,
 class Session(Line):
     """See the module."""
 
+    protocol: Final = "AMQP 0-9-1"
+
     def __init__(self, host: Host, peer: str, line: asyncio.Transport) -> None:
         super().__init__(host, peer, line)
         self.user: Account | None = None
         self.mechanism = ""
         self.links: dict[Any, Any] = {}  # of AMQP 1.0: none
+        self.number, self.since_ns = 0, wall_ns()
+        self.container = ""
         self.temporary: set[str] = set()
         self.asks = asyncio.Lock()
         self.directory = directory_of(host)
@@ -203,6 +209,7 @@ class Session(Line):
                             if code is Outcome.REFUSED else "too many: later, perhaps")
                 return
             self.user, self.mechanism = user, asked.mechanism or ANONYMOUS
+            self.container = str((what.client_properties or {}).get("product", ""))
             told = (what.client_properties or {}).get("capabilities")
             self.hears_cancels = isinstance(told, dict) and bool(told.get("consumer_cancel_notify"))
             self._expects = commands.Connection.TuneOk
@@ -269,10 +276,19 @@ class Session(Line):
         for each in tuple(self._channels.values()):
             each.recheck()
 
+    @property
+    def told(self) -> list[LinkState]:
+        """What its channels do, for who looks at connections."""
+        return [state for _, each in sorted(self._channels.items()) for state in each.told()]
+
     def goodbye(self) -> None:
         """The daemon stops: clients are told to come again."""
+        self.dismiss("the server stops: come again")
+
+    def dismiss(self, reason: str) -> None:
+        """It is ended from here; its client may come again."""
         if self._opened:
-            self.forced(FORCED, "CONNECTION_FORCED: the server stops: come again")
+            self.forced(FORCED, f"CONNECTION_FORCED: {reason}")
         else:
             self._close()
 
