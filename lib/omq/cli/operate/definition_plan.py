@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from omq.base.authority import FILE_NAME, check_grant
-from omq.base.config import QUEUES_FILE, QueueConf, load_queues
+from omq.base.config import QUEUE_KEYS, QUEUES_FILE, QueueConf, load_queues
 from omq.base.defined_queue import check_keys, check_name, conf_of, keys_of, load_common
 from omq.base.errors import (
     BadRequest,
@@ -32,7 +32,7 @@ from omq.base.errors import (
     NoPermission,
     OmqError,
 )
-from omq.base.limits import CONF_FILE_BYTES_MAX
+from omq.base.limits import CONF_FILE_BYTES_MAX, NAMED_QUEUES_MAX
 from omq.base.names import check_queue_name, escape
 from omq.base.paths import shipped_conf
 from omq.base.services_conf import ServiceKind, load_services
@@ -42,6 +42,7 @@ from omq.cli.operate.queue_hold import Pause, alter_file
 from omq.cli.operate.services_edit import replace_file, with_section_key
 from omq.core.engine.queue_judge import (
     OWN_KEYS,
+    SYSTEM_KEYS,
     judge_alias,
     judge_lifetime,
     judge_line,
@@ -51,7 +52,6 @@ from omq.core.engine.queue_judge import (
 from omq.format.definition import Definition, Kind
 from omq.ipc.client.connection import Client
 from omq.ipc.client.operator import Operator
-from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp091 import exchanges
 from omq.services.daemon import pid_file
 from omq.services.daemon.options import Location
@@ -269,37 +269,49 @@ class _Judge:
                     confs[name] = conf_of(name, made.keys, common, holding)
                     judge_ring(name, confs)
                 steps.append(self._queue(made))
+        count = sum(each.number > 0 for each in self._there.values()) + sum(
+            made.holds and name not in self._there for name, (_, made) in found.items())
+        if count > NAMED_QUEUES_MAX:
+            self._wrong("queues", f"{count} would hold messages: {NAMED_QUEUES_MAX} is the most")
         return steps
 
     def _queue(self, made: Definition) -> Step:
         old, queues = self._there.get(made.name), self._connection.queues
         others = tuple(word for key in _NAMES_OTHERS for word in made.words(key))
+        wanted = {**files.defaults(made.name, made.kind.value), **made.keys}
         if old is None:
+            here = self._defaults_here(made)
+            new = {key: value for key, value in wanted.items() if here.get(key) != value}
             return Step("queue", made.name, NEW, lambda: queues.define(
-                made.name, made.kind.value, reason=self._reason, **made.keys), others)
+                made.name, made.kind.value, reason=self._reason, **new), others)
         if old.kind != made.kind.value:
             raise BadRequest(reason=f"it is there, and {old.kind}: a kind does not change")
-        if old.by == QUEUES_FILE:
-            return self._of_file(made, old)
-        if old.by != files.RUN_TIME:
+        if old.by not in (files.RUN_TIME, QUEUES_FILE):
             raise BadRequest(reason=f"it is there, defined by {old.by}")
-        had = files.said(old)
-        keys = {key: made.keys.get(key) for key in {*made.keys, *had}
-                if made.keys.get(key) != had.get(key)}
-        if not keys:
+        had = {key: value for key, value in old.keys.items() if key not in SYSTEM_KEYS}
+        keys = {key: value for key, value in wanted.items() if had.get(key, "") != value}
+        if old.by == QUEUES_FILE:
+            return self._of_file(made, keys)
+        gone = dict.fromkeys(had.keys() - wanted.keys())
+        if not keys and not gone:
             return Step("queue", made.name, SAME)
         return Step("queue", made.name, CHANGED, lambda: queues.alter(
-            made.name, reason=self._reason, **keys), others)
+            made.name, reason=self._reason, **keys, **gone), others)
 
-    def _of_file(self, made: Definition, old: QueueInfo) -> Step:
-        wanted = {**keys_of(conf_of(made.name, {}, {}, ())), **made.keys}
-        keys = {key: value for key, value in wanted.items() if old.keys.get(key, "") != value}
+    def _of_file(self, made: Definition, keys: dict[str, str]) -> Step:
         if not keys:
             return Step("queue", made.name, SAME)
+        check_keys(made.name, keys, QUEUE_KEYS)
         conf_of(made.name, keys, load_common(self._location.conf_dir),
                 load_queues(self._location.conf_dir))
         return Step("queue", made.name, CHANGED, lambda: alter_file(
             self._location, made.name, keys, self._reason, self._pause))
+
+    def _defaults_here(self, made: Definition) -> dict[str, str]:
+        """What it would be like if nothing were said of it: [*] of queues.conf."""
+        if made.kind in (Kind.ALIAS, Kind.REMOTE):
+            return {}
+        return keys_of(conf_of(made.name, {}, load_common(self._location.conf_dir), self._there))
 
     # exchanges and bindings
 

@@ -8,9 +8,9 @@ schedules, and the rights of authority.conf.
      "schedules": [{"name": "NIGHTLY", "queue": "ORDERS", "when": "0 3 * * *", ...}],
      "rights":    [{"section": "ORDERS", "who": "user:alice", "may": "put get"}]}
 
-`by` says where a queue or schedule was defined: keys of a queue of queues.conf are those that
-differ from what omq has without that file. Not in it: queues whose names begin with SYSTEM., which
-make themselves; IDEL and POISON; temporary queues; messages; passwords and tokens.
+`by` says where a queue or schedule was defined; `keys` are those that differ from what omq has
+when nothing is said, [*] of queues.conf included. Not in it: queues whose names begin with SYSTEM.,
+which make themselves; IDEL and POISON; temporary queues; messages; passwords and tokens.
 
 `definition_plan` takes such a file in. Errors: those of the connection, ConfigError.
 """
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from omq.base.authority import FILE_NAME
-from omq.base.config import QUEUE_KEYS, QUEUES_FILE
+from omq.base.config import QUEUES_FILE
 from omq.base.config_file import read_sections
 from omq.base.defined_queue import conf_of, keys_of
 from omq.base.names import SPECIAL_NAMES
@@ -63,13 +63,18 @@ def queue_record(info: QueueInfo) -> dict[str, Any]:
 
 
 def said(info: QueueInfo) -> dict[str, str]:
-    """The keys that a queue was given: not those that the queue manager says by itself; of a queue
-    of queues.conf those that are not as shipped."""
-    if info.by == QUEUES_FILE:
-        plain = keys_of(conf_of(info.name, {}, {}, ()))
-        return {key: value for key, value in info.keys.items()
-                if key in QUEUE_KEYS and plain.get(key) != value}
-    return {key: value for key, value in info.keys.items() if key not in SYSTEM_KEYS}
+    """What is to be said of a queue so that it is as it is: what omq's own default is not, whatever
+    [*] says here, and not what the queue manager says by itself."""
+    plain = defaults(info.name, info.kind)
+    return {key: value for key, value in info.keys.items()
+            if key not in SYSTEM_KEYS and plain.get(key) != value}
+
+
+def defaults(name: str, kind: str) -> dict[str, str]:
+    """The keys of a queue of which nothing is said, here or in [*]."""
+    if kind in (Kind.ALIAS.value, Kind.REMOTE.value):
+        return {}
+    return keys_of(conf_of(name, {}, {}, ()))
 
 
 def exchange_records(connection: Client) -> dict[str, list[dict[str, Any]]]:

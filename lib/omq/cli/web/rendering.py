@@ -26,6 +26,7 @@ from omq.services.daemon.options import Location
 HERE: Final = Path(__file__).parent
 WIDTH, HEIGHT = 120, 28
 CHART_WIDTH, CHART_HEIGHT = 720, 160
+_KEY: Final = Markup('<svg class="key" viewBox="0 0 24 8" aria-hidden="true">')
 _TEN_MINUTES_NS: Final = 600 * clock.NS_PER_S
 TEXT_MAX: Final = 4096
 NONE: Final = "\u2013"
@@ -161,8 +162,9 @@ def chart(coming: Sequence[float], going: Sequence[float], label: str, now_ns: i
                ).format(marks[at], marks[at + 1], rate(_mean(coming, at)), rate(_mean(going, at)))
         for at in range(6))
     return Markup(
-        '<figure class="chart"><figcaption>{label}: messages a second. <span class="key coming">In'
-        '</span> <span class="key going">Out (dashed)</span></figcaption>'
+        '<figure class="chart"><figcaption>{label}: messages a second. {key}<path class="'
+        'coming" d="M0 4H24"/></svg> In, {key}<path class="going" d="M0 4H24"/></svg> Out'
+        '</figcaption>'
         '<div class="plot"><div class="scale" aria-hidden="true">{scale}</div>'
         '<svg viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}, '
         'messages a second in the last hour, up to {high}"><path class="axis" d="{grid}"/>{lines}'
@@ -170,8 +172,8 @@ def chart(coming: Sequence[float], going: Sequence[float], label: str, now_ns: i
         '<details class="why"><summary>As a table</summary><table><thead><tr><th scope="col">From '
         'to</th><th scope="col" class="n">In/s</th><th scope="col" class="n">Out/s</th></tr>'
         "</thead><tbody>{rows}</tbody></table></details></figure>").format(
-            label=label, scale=scale, w=CHART_WIDTH, h=CHART_HEIGHT, high=rate(max(known)),
-            grid=grid, lines=lines, axis=axis, rows=rows)
+            label=label, key=_KEY, scale=scale, w=CHART_WIDTH, h=CHART_HEIGHT,
+            high=rate(max(known)), grid=grid, lines=lines, axis=axis, rows=rows)
 
 
 def _round_up(value: float) -> float:
