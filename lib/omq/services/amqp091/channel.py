@@ -36,6 +36,7 @@ from omq.services.amqp091.refusals import (
     PRECONDITION_FAILED,
     Refused,
     refused_by,
+    worded,
 )
 from omq.services.amqp091.work import Work
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 QUESTIONS_MAX: Final = 100
 """Methods of a channel that wait for the manager; then the client's line is read no further."""
-TEXT_MAX: Final = 250
 
 
 class Channel:
@@ -124,8 +124,8 @@ class Channel:
             self.send(commands.Channel.CloseOk())
             self.session.left(self)
             return
-        self.send(commands.Channel.Close(error.code, str(error)[:TEXT_MAX], method.index >> 16,
-                                         method.index & 0xFFFF))
+        self.send(commands.Channel.Close(error.code, worded(error.code, str(error)),
+                                         method.index >> 16, method.index & 0xFFFF))
 
     def lost(self, takes: Takes) -> None:
         """A taker is through by itself: what it held is back, or the manager has it."""

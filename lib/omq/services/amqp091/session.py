@@ -40,6 +40,7 @@ from omq.services.amqp091.refusals import (
     RESOURCE_ERROR,
     UNEXPECTED,
     Refused,
+    worded,
 )
 from omq.services.network.tls import common_name
 
@@ -167,6 +168,10 @@ class Session(Line):
         if isinstance(what, commands.Connection.Close):
             self._closing = True
             self.run(self._closed())
+        elif isinstance(what, commands.Connection.UpdateSecret) and self._opened:
+            # A password is looked at when its user comes in, and never again: as with RabbitMQ's
+            # own users a new one is heard, and changes nothing.
+            self.send(commands.Connection.UpdateSecretOk())
         elif self._opened or not isinstance(what, self._expects or commands.Connection.Blocked):
             raise Broken(UNEXPECTED, f"{getattr(what, 'name', 'a content')} is not expected")
         elif isinstance(what, commands.Connection.StartOk):
@@ -205,7 +210,7 @@ class Session(Line):
             if self.gone:
                 return
             if user is None or not self.host.joined(self, user):
-                self.forced(ACCESS_REFUSED, "ACCESS_REFUSED: who that is could not be shown"
+                self.forced(ACCESS_REFUSED, "who that is could not be shown"
                             if code is Outcome.REFUSED else "too many: later, perhaps")
                 return
             self.user, self.mechanism = user, asked.mechanism or ANONYMOUS
@@ -288,7 +293,7 @@ class Session(Line):
     def dismiss(self, reason: str) -> None:
         """It is ended from here; its client may come again."""
         if self._opened:
-            self.forced(FORCED, f"CONNECTION_FORCED: {reason}")
+            self.forced(FORCED, reason)
         else:
             self._close()
 
@@ -299,7 +304,7 @@ class Session(Line):
         self._closing = True
         self._broke(reason)
         self._end_channels(failed=False)
-        self.send(commands.Connection.Close(code, reason[:250], 0, 0))
+        self.send(commands.Connection.Close(code, worded(code, reason), 0, 0))
         self._flush()  # the loop may be at its end
         if self._stopped:
             self._stopped = False
