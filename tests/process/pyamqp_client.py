@@ -62,13 +62,13 @@ def main() -> None:
                       send_settle_mode=SenderSettleMode.Settled)
     while len(found) < COUNT:
         for each in receiver.receive_message_batch(max_batch_size=10, timeout=10):
-            found[each.properties.message_id] = each
+            found[each.properties.message_id.decode()] = each  # it gives texts as bytes
     receiver.close()
     for number in range(COUNT):
         each, sent = found[f"id{number}"], message(number)
         assert b"".join(each.data) == sent.data[0], number
         assert each.header.durable and each.header.priority == number % 10
-        assert each.properties.subject == "a subject", each.properties
+        assert each.properties.subject == b"a subject", each.properties
         assert each.application_properties == {b"number": number, b"text": "Grüße".encode()}
     try:
         opened(SendClient, "NOBODY")

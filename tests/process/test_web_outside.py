@@ -4,6 +4,7 @@ clients of AMQP that are shown and closed, and with as many queues as there can 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -146,7 +147,8 @@ def test_connections_are_shown_and_one_is_closed(web: Web) -> None:
             while True:
                 first.drain_events(timeout=WAIT_S)
         assert web.instance.run("omq connections", "close", "999999").code == 66
-    assert web.instance.run_as(2, "omq connections").code == 77
+    if os.geteuid() == 0:
+        assert web.instance.run_as(2, "omq connections").code == 77
 
 
 def test_who_asks_amqp_server_oddly_gets_nothing(web: Web) -> None:

@@ -1238,6 +1238,8 @@ class DefinitionsRefused(OmqError):
     """{count} of the definitions cannot be taken, so nothing was changed: {first}; correct the file \
 and import it again"""
 
+    mistakes: tuple[str, ...] = ()
+    """The first ones, each with its place."""
     status = 298
     exit_code = Exit.DATA
 

@@ -78,6 +78,16 @@ def close(location: Location, number: int, command: str, reason: str, *, by: str
         raise ConnectionUnknown(number=number)
 
 
+def reload(location: Location) -> None:
+    """Have the server, if it runs, read its configuration and the exchanges again. ServerAway: it
+    hangs."""
+    try:
+        _ask(location, {"do": "reload"})
+    except ServerAway as error:
+        if not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+            raise
+
+
 def _ask(location: Location, what: dict[str, Any]) -> dict[str, Any]:
     path = location.paths.amqp_socket
     try:

@@ -37,6 +37,7 @@ from omq.base.names import check_queue_name, escape
 from omq.base.paths import shipped_conf
 from omq.base.services_conf import ServiceKind, load_services
 from omq.base.settings_file import conf_path
+from omq.cli.operate import connections
 from omq.cli.operate import definition_set as files
 from omq.cli.operate.queue_hold import Pause, alter_file
 from omq.cli.operate.services_edit import replace_file, with_section_key
@@ -116,9 +117,9 @@ def plan(location: Location, connection: Client, found: object, reason: str,
     judge = _Judge(location, connection, reason, pause)
     made = judge.plan(found)
     if judge.mistakes:
-        raise DefinitionsRefused(
-            count=len(judge.mistakes), first=judge.mistakes[0],
-            more=tuple(judge.mistakes[1:MISTAKES_MAX]))
+        error = DefinitionsRefused(count=len(judge.mistakes), first=judge.mistakes[0])
+        error.mistakes = tuple(judge.mistakes[:MISTAKES_MAX])
+        raise error
     return made
 
 
@@ -139,11 +140,12 @@ def carry_out(connection: Client, made: Plan, command: str, reason: str) -> None
 
 def reload(location: Location, made: Plan) -> None:
     """Have those read again what was changed, who read it once: rights the queue manager and
-    amqp.server, exchanges amqp.server. NoPermission."""
+    amqp.server, exchanges amqp.server. NoPermission, ServerAway."""
     if not made.rights and not made.exchanges:
         return
-    for each in load_services(location.conf_dir).values():
-        if each.program == "amqp.server" or (made.rights and each.kind is ServiceKind.MANAGER):
+    connections.reload(location)
+    for each in load_services(location.conf_dir).values() if made.rights else ():
+        if each.kind is ServiceKind.MANAGER:
             pid = pid_file.running(location.paths.pid_file(each.name))
             try:
                 if pid:

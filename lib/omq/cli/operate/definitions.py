@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         try:
             made = plan(location, connection, found, options.reason)
         except DefinitionsRefused as error:
-            for each in error.fields["more"]:
+            for each in error.mistakes[1:]:
                 say(NAME, each)
             raise
         if options.do == "import":

@@ -67,11 +67,6 @@ async def _import(console: Console, caller: Caller, found: object, reason: str, 
     return made
 
 
-def mistakes(error: DefinitionsRefused) -> list[str]:
-    """The first of them, each with its place."""
-    return [str(error.fields["first"]), *map(str, error.fields["more"])]
-
-
 async def export(request: web.Request) -> web.Response:
     """GET /api/v1/definitions."""
     console = console_of(request)
@@ -91,7 +86,7 @@ async def take_in(request: web.Request) -> web.Response:
             made = await _import(console, caller, file, reason, dry_run=dry_run)
         except DefinitionsRefused as error:
             return problem(request, status_of(error), str(error), code=error,
-                           more={"mistakes": mistakes(error)})
+                           more={"mistakes": list(error.mistakes)})
     return web.json_response({"changed": len(made.changes),
                               "definitions": [each.record for each in made.steps]})
 
@@ -129,12 +124,12 @@ async def import_file(request: web.Request) -> web.Response:
         raise BadRequest(reason="choose a file that was exported")
     dry_run = form.get("do") != "import"
     reason = "" if dry_run else actions.reason_of(str(form.get("reason", "")))
-    wrong: list[str] = []
+    wrong: tuple[str, ...] = ()
     made = None
     try:
         made = await _import(console, caller, read_json(data), reason, dry_run=dry_run)
     except DefinitionsRefused as error:
-        wrong = mistakes(error)
+        wrong = error.mistakes
     return console.pages.answer(
         request, "definitions.html", status=200 if made else 422, counted="", made=made,
         wrong=wrong, file=data.decode("utf-8", "replace") if made and dry_run else "",

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from omq.services.amqp.host import Guest
+from omq.services.network.accounts import Account
 
 PUTS, TAKES = "puts", "takes"
 PERIOD_S: Final = 10.0
@@ -35,13 +34,29 @@ class LinkState:
     messages: int
 
 
+class Shown(Protocol):
+    """What is looked at of a connection (services.amqp.host.Guest)."""
+
+    number: int
+    since_ns: int
+    peer: str
+    user: Account | None
+
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def container(self) -> str: ...
+    @property
+    def told(self) -> list[LinkState]: ...
+
+
 class Rates:
     """See the module. For the event loop."""
 
     def __init__(self) -> None:
         self._noted: list[tuple[float, _Counts]] = []  # two at most, the older first
 
-    def note(self, now_s: float, sessions: Iterable[Guest]) -> None:
+    def note(self, now_s: float, sessions: Iterable[Shown]) -> None:
         """Once in a while; counts are noted when it is time."""
         if self._noted and now_s - self._noted[-1][0] < PERIOD_S:
             return
@@ -49,14 +64,14 @@ class Rates:
                   for each in sessions}
         self._noted = [*self._noted[-1:], (now_s, counts)]
 
-    def told(self, now_s: float, sessions: Iterable[Guest]) -> list[dict[str, Any]]:
+    def told(self, now_s: float, sessions: Iterable[Shown]) -> list[dict[str, Any]]:
         """Connections by number."""
         before_s, counts = self._noted[0] if self._noted else (now_s, {})
         known = sorted(sessions, key=lambda each: each.number)[:CONNECTIONS_MAX]
         return [_told(each, now_s - before_s, counts.get(each.number)) for each in known]
 
 
-def _told(session: Guest, elapsed_s: float, before: dict[tuple[str, str], int] | None
+def _told(session: Shown, elapsed_s: float, before: dict[tuple[str, str], int] | None
           ) -> dict[str, Any]:
     links, rates = [], {PUTS: 0.0, TAKES: 0.0}
     measured = before is not None and elapsed_s > 0

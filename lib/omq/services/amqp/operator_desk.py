@@ -3,6 +3,7 @@
 A line of JSON comes, a line of JSON goes, and the connection ends:
 
     {"do": "list"}                                  {"connections": 3, "told": [...]}
+    {"do": "reload"}                                {"reloaded": true}
     {"do": "close", "connection": 7, "reason": "...", "by": "alice"}     {"closed": true}
 
 `closed` is false when there is no such connection; numbers are never used twice, so nobody else is
@@ -19,8 +20,8 @@ import asyncio
 import json
 import os
 import socket
-import struct
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,13 +39,14 @@ ASKED_BYTES_MAX: Final = 4096
 ASKERS_MAX: Final = 8
 ANSWER_S: Final = 10.0
 REASON_MAX: Final = 200
-_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_CREDENTIALS_BYTES: Final = 12  # struct ucred: pid, uid, gid
 
 
 class OperatorDesk:
     """See the module. For the event loop."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, reload: Callable[[], None]) -> None:
+        self._reload = reload
         self._host, self._path = host, host.context.paths.amqp_socket
         self._owner = host.context.paths.root.stat().st_uid
         self._rates = Rates()
@@ -83,8 +85,8 @@ class OperatorDesk:
 
     def _may(self, writer: asyncio.StreamWriter) -> bool:
         ends = writer.get_extra_info("socket")
-        found = ends.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        uid = _CREDENTIALS.unpack(found)[1]
+        found = ends.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
+        uid = array("i", found)[1]
         if uid in (0, self._owner):
             return True
         self._host.rated.event(events.AMQP_REFUSED, WARNING, "operators", peer=f"uid {uid}",
@@ -97,6 +99,9 @@ class OperatorDesk:
             do = asked["do"]
             if do == "list":
                 return self._list()
+            if do == "reload":
+                self._reload()
+                return {"reloaded": True}
             if do == "close":
                 return {"closed": self._end(int(asked["connection"]), str(asked["reason"]),
                                             str(asked["by"]))}

@@ -46,7 +46,7 @@ class AmqpServer:
         policy = load_policy(context.settings, context.conf_dir,
                              context.paths.root.stat().st_uid)
         self._host = Host(context, policy, take_over, connect)
-        self._desk = OperatorDesk(self._host)
+        self._desk = OperatorDesk(self._host, self._reload)
 
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, and all connections have ended."""
