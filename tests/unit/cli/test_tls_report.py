@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from omq.base import clock
+from omq.base.log_file import LogFile
 from omq.cli.look import tls_report
-from omq.services.mail.tls_sessions import TlsSession, TlsSessions, read_sessions
+from omq.services.mail.tls_sessions import Gaps, TlsSession, TlsSessions, read_sessions
 
 DAY_NS = 1_795_824_000 * clock.NS_PER_S  # 2026-11-28T00:00:00Z
 DAY = date(2026, 11, 28)
@@ -106,6 +107,39 @@ def test_the_file_is_bounded_and_the_one_before_it_is_read(tmp_path: Path) -> No
     assert 2 < len([*read_sessions(tmp_path, "unix")]) < 20
 
 
+def test_lines_that_a_full_disk_refused_are_counted_in_the_next(
+    noting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting(DAY_NS, "", "a.test")
+    with monkeypatch.context() as full:
+        full.setattr(LogFile, "write", lambda log, data: 0)
+        noting(DAY_NS, "", "a.test")
+        noting(DAY_NS, "", "a.test")
+    noting(DAY_NS, "", "a.test")
+    gaps = Gaps()
+    assert len([*read_sessions(tmp_path, "unix", gaps)]) == 2
+    assert (gaps.missing, gaps.unread, gaps.since_ns) == (2, 0, 0)
+    with (tmp_path / "unix.tls.jsonl").open("a") as file:
+        file.write('{"missing": -1}\n{"missing": "1"}\n{"torn\n')
+    assert len([*read_sessions(tmp_path, "unix", gaps := Gaps())]) == 2
+    assert (gaps.missing, gaps.unread) == (2, 3)
+    assert gaps.sentence() == "2 lines could not be noted and 3 cannot be read"
+
+
+def test_a_day_that_the_record_does_not_reach_back_to_is_told(tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch
+                                                              ) -> None:
+    sessions = TlsSessions(tmp_path / "unix.tls.jsonl", 2000)
+    for number in range(50):
+        monkeypatch.setattr(clock, "wall_ns", lambda at=number: DAY_NS + at * clock.NS_PER_S)
+        sessions.note(TlsSession("mx.a.test", 25, reason="x" * 300), ["a.test"], "sts", ())
+    sessions.close()
+    first = next(iter(read_sessions(tmp_path, "unix", gaps := Gaps())))
+    assert gaps.since_ns == first["time_ns"] > DAY_NS
+    assert "is gone" in gaps.sentence(DAY_NS)
+    assert gaps.sentence(first["time_ns"]) == ""
+
+
 def test_nothing_is_noted_where_that_is_wanted(tmp_path: Path) -> None:
     sessions = TlsSessions(tmp_path / "unix.tls.jsonl", 0)
     sessions.note(TlsSession(), ["a.test"], "sts", ())
@@ -164,9 +198,15 @@ def test_the_last_certificate_and_reason_of_each_peer(spool: Path, capsys: Any) 
 def test_a_day_of_the_command(spool: Path, capsys: Any) -> None:
     from omq.base.errors import BadRequest, NothingNoted
 
-    del spool
     assert tls_report.main(["--day", "2026-11-28"]) == 0
-    assert json.loads(capsys.readouterr().out)["policies"][0]["policy"]["policy-domain"] == "a.test"
+    told = capsys.readouterr()
+    assert json.loads(told.out)["policies"][0]["policy"]["policy-domain"] == "a.test"
+    assert not told.err
+    with (spool / "logs/unix.tls.jsonl").open("a") as file:
+        file.write('{"missing": 2}\n{"torn')
+    assert tls_report.main(["--day", "2026-11-28"]) == 0
+    assert capsys.readouterr().err == ("omq tls: these counts may be too low: 2 lines could not be "
+                                       "noted and 1 cannot be read\n")
     with pytest.raises(NothingNoted, match="2026-11-27"):
         tls_report.main([])
     with pytest.raises(BadRequest, match="no day"):

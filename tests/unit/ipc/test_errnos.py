@@ -210,6 +210,33 @@ def test_accept(keeper: Doorkeeper, log: Log) -> None:
     keeper._listener = real
 
 
+class Watching:
+    """A socket that says whether its door could have been closed while it was read."""
+
+    def __init__(self, keeper: Doorkeeper, ours: socket.socket) -> None:
+        self._keeper, self._ours, self.guarded = keeper, ours, False
+
+    def recvmsg(self, *arguments: int) -> tuple[bytes, list[Any], int, Any]:
+        self.guarded = self._keeper._lock.locked()
+        return self._ours.recvmsg(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ours, name)
+
+
+def test_a_door_is_not_closed_while_it_is_read(keeper: Doorkeeper) -> None:
+    """Its number could be another file's by then, of which the first bytes would be lost."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        seen = Watching(keeper, ours)
+        door = Door(cast(Any, seen))
+        theirs.sendall(b"{}\n")
+        assert keeper._read(door) and seen.guarded and door.received == b"{}\n"
+        theirs.sendall(b"{}\n")
+        door.closed, seen.guarded = True, False
+        assert not keeper._read(door) and not seen.guarded and ours.recv(9) == b"{}\n"
+
+
 def test_recv(keeper: Doorkeeper) -> None:
     """For the moment: read again later. All else: that door has ended."""
     for number, expected in rows("recv"):

@@ -8,6 +8,9 @@ It reads what the gateways noted of each line (logs/unix.tls.jsonl and the file 
 back as they go); nothing is asked of them, and it works while they are stopped. A report is what
 RFC 8460 section 4 describes; who sends it (section 3) adds nothing to it.
 
+Where the record has gaps (a full disk, torn lines, a day older than what is kept), a line on stderr
+says so, for a count that is too low reassures.
+
 The work is bounded by `unix_tls_sessions_bytes_max`. Errors: BadRequest of a day that is none;
 NothingMeant where nothing was noted of that day.
 """
@@ -26,10 +29,10 @@ from omq.base.config import load_settings
 from omq.base.errors import BadRequest, Exit, NothingNoted
 from omq.base.names import escape
 from omq.base.services_conf import load_services
-from omq.cli.common import existing, print_json, tool_parser
+from omq.cli.common import existing, print_json, say, tool_parser
 from omq.cli.look.gateways import GATEWAY
 from omq.services.mail.mail_host import mail_hostname
-from omq.services.mail.tls_sessions import read_sessions
+from omq.services.mail.tls_sessions import Gaps, read_sessions
 
 NAME: Final = "omq tls"
 FAILURES_MAX: Final = 1000
@@ -54,13 +57,16 @@ def main(argv: list[str]) -> int:
     settings = load_settings(location.conf_dir)
     now = datetime.fromtimestamp(clock.wall_ns() / clock.NS_PER_S, UTC).date()
     day = _day(options.day) if options.day else now - timedelta(days=1)
+    gaps = Gaps()
     rows = (row for conf in load_services(location.conf_dir).values() if conf.program == GATEWAY
-            for row in read_sessions(location.paths.logs, conf.name))
+            for row in read_sessions(location.paths.logs, conf.name, gaps))
     found = reports(rows, day, mail_hostname(settings), settings.postmaster, options.domain.lower())
     count = 0
     for each in found:
         print_json(each)
         count += 1
+    if short := gaps.sentence(_begins_ns(day)):
+        say(NAME, f"these counts may be too low: {short}")
     if not count:
         raise NothingNoted(day=day.isoformat())
     return Exit.OK
@@ -70,7 +76,7 @@ def reports(rows: Iterable[dict[str, Any]], day: date, host: str, postmaster: st
             ) -> Iterator[dict[str, Any]]:
     """A report for each domain that had mail on that day (UTC), by name."""
     begins = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    begins_ns = int(begins.timestamp()) * clock.NS_PER_S
+    begins_ns = _begins_ns(day)
     ends_ns = begins_ns + 86_400 * clock.NS_PER_S
     policies: dict[str, dict[tuple[str, tuple[str, ...]], _Policy]] = {}
     for row in rows:
@@ -125,6 +131,10 @@ def _shown(policy: _Policy) -> dict[str, Any]:
             | ({"receiving-mx-hostname": host} if host else {})
             | ({"receiving-ip": address} if address else {})
             for (result, host, address), (count, reason) in policy.failures.items()]}
+
+
+def _begins_ns(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * clock.NS_PER_S
 
 
 def _time(moment: datetime) -> str:

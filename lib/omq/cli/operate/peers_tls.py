@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omq.base import clock
 from omq.base.names import escape
-from omq.cli.common import print_json
-from omq.services.mail.tls_sessions import read_sessions
+from omq.cli.common import print_json, say
+from omq.services.mail.tls_sessions import Gaps, read_sessions
 
 if TYPE_CHECKING:
     from omq.base.services_conf import ServiceConf
@@ -24,7 +24,10 @@ _SHOWN: Final = 1000
 
 def show_tls(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
     """A row a peer, the one that was spoken to last first."""
-    rows = last_of_peers(location, conf)
+    gaps = Gaps()
+    rows = last_of_peers(location, conf, gaps)
+    if short := gaps.sentence():
+        say("omq peers", f"a peer's last line may be missing: {short}")
     if json_lines:
         for row in rows:
             print_json(row)
@@ -46,10 +49,11 @@ def show_tls(location: Location, conf: ServiceConf, *, json_lines: bool) -> None
                   f"\n    SHA-256 {escape(seen.get('sha256', '?'))}\n")
 
 
-def last_of_peers(location: Location, conf: ServiceConf) -> list[dict[str, Any]]:
+def last_of_peers(location: Location, conf: ServiceConf, gaps: Gaps | None = None
+                  ) -> list[dict[str, Any]]:
     """As JSON has them."""
     last: dict[str, dict[str, Any]] = {}
-    for row in read_sessions(location.paths.logs, conf.name):
+    for row in read_sessions(location.paths.logs, conf.name, gaps):
         if row["host"]:
             peer = f"[{row['host']}]" if ":" in row["host"] else row["host"]
             peer = f"{peer}:{row['port']}"

@@ -253,16 +253,20 @@ class Doorkeeper:
         return bool(late)
 
     def _read(self, door: Door) -> bool:
+        """What a door says. It never waits, so the lock may be held: the main loop, which closes
+        doors, cannot give the descriptor's number to another file meanwhile."""
         try:
-            data, came, _, _ = socket.recv_fds(door.connection, READ_BYTES, 1,
-                                               socket.MSG_CMSG_CLOEXEC)
+            with self._lock:
+                if door.closed:
+                    return False
+                data, came, _, _ = socket.recv_fds(door.connection, READ_BYTES, 1,
+                                                   socket.MSG_CMSG_CLOEXEC)
+                door.keep(came)
         except OSError as error:
             if outcome("recv", error) in (Outcome.LATER, Outcome.AGAIN):
                 self.rearm(door)
                 return False
-            data, came = b"", []
-        with self._lock:
-            door.keep(came)
+            data = b""
         door.received += data
         if not data or len(door.received) > LINE_BYTES_MAX + READ_BYTES:
             return self._ended(door)

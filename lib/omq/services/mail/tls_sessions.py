@@ -7,12 +7,15 @@ Lines of JSON, in ASCII:
      "result": "", "reason": "", "version": "TLSv1.3", "cipher": "...",
      "certificate": {"sha256": "...", "subject": "...", "issuer": "...", "until": "2026-..."}}
 
+    {"missing": 3}     so many lines could not be written before the next one
+
 `result` is empty, or what RFC 8460 section 4.3 calls the failure; `policy` is its kind of policy:
 tlsa, sts, no-policy-found. A failure before any line (a policy that cannot be had) has no host.
 
 Invariants: 1. a line is one write, appended by any of the gateway's processes; 2. a side file with
 a bound (`unix_tls_sessions_bytes_max`, base.log_file): never synced, and one that cannot be written
-stops nothing; 3. what a peer says of itself is cut and has no line ends.
+stops nothing, and is counted in the next that can; 3. what a peer says of itself is cut and has
+no line ends.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base import clock, side_files
-from omq.base.log_file import LogFile
+from omq.base.log_file import LogFile, before
 from omq.services.mail.mail_message import one_line
 
 if TYPE_CHECKING:
@@ -58,6 +62,7 @@ class TlsSessions:
 
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._file = LogFile(path, bytes_max, lambda reason: None) if bytes_max else None
+        self._missing = 0
 
     @classmethod
     def of(cls, context: ServiceContext) -> TlsSessions:
@@ -73,9 +78,12 @@ class TlsSessions:
         row = asdict(session) | {
             "time_ns": clock.wall_ns(), "domains": list(domains), "policy": policy,
             "lines": list(lines), "reason": one_line(session.reason)[:_WORDS_MAX]}
+        rows = [{"missing": self._missing}, row] if self._missing else [row]
+        data = b"".join(json.dumps(each).encode("ascii") + b"\n" for each in rows)
+        whole = False
         with suppress(OSError):  # a side file: the mail is what counts
-            if self._file.ready():
-                self._file.write(json.dumps(row).encode("ascii") + b"\n")
+            whole = self._file.ready() and self._file.write(data) == len(data)
+        self._missing = 0 if whole else self._missing + 1
 
     def close(self) -> None:
         """The process ends."""
@@ -83,18 +91,59 @@ class TlsSessions:
             self._file.close()
 
 
-def read_sessions(logs: Path, service: str) -> Iterator[dict[str, Any]]:
-    """What was noted, the oldest first. Lines that are none are passed over: the file is a side
-    file, and may have been torn or written by others."""
+@dataclass(slots=True)
+class Gaps:
+    """What a reader of the record cannot know. `missing`: lines that could not be written, as far
+    as a later one says so; `unread`: lines that are none, torn or written by others; `since_ns`:
+    wall, of the first line of a record of which older ones may be gone, 0: nothing is gone."""
+
+    missing: int = 0
+    unread: int = 0
+    since_ns: int = 0
+
+    def sentence(self, since_ns: int = 0) -> str:
+        """For people; empty: nothing that began at `since_ns` or later is missing."""
+        said = []
+        if self.missing or self.unread:
+            said.append(f"{self.missing} lines could not be noted and {self.unread} cannot be read")
+        if self.since_ns > since_ns:
+            first = datetime.fromtimestamp(self.since_ns / clock.NS_PER_S, UTC)
+            said.append(f"what was noted before {first:%Y-%m-%dT%H:%M:%SZ} is gone "
+                        "(unix_tls_sessions_bytes_max)")
+        return ", and ".join(said)
+
+
+def read_sessions(logs: Path, service: str, gaps: Gaps | None = None) -> Iterator[dict[str, Any]]:
+    """What was noted, the oldest first; what is missing is counted in `gaps`."""
+    gaps = Gaps() if gaps is None else gaps
     path = logs / f"{service}{SUFFIX}"
-    for each in (path.with_name(f"{path.name}.1"), path):
-        for line in (side_files.read(each) or b"").splitlines():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict) and row.keys() >= _KEYS and _is_sound(row):
+    older = side_files.read(before(path))
+    first = True
+    for data in (older or b"", side_files.read(path) or b""):
+        for line in data.splitlines():
+            row = _row(line)
+            if row is None:
+                gaps.unread += 1
+            elif "missing" in row:
+                gaps.missing += row["missing"]
+            else:
+                if first and older is not None:
+                    gaps.since_ns = max(gaps.since_ns, row["time_ns"])
+                first = False
                 yield row
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """None: it is none of ours."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    if row.keys() == {"missing"}:
+        return row if type(row["missing"]) is int and row["missing"] > 0 else None
+    return row if row.keys() >= _KEYS and _is_sound(row) else None
 
 
 def _is_sound(row: dict[str, Any]) -> bool:
