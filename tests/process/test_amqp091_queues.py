@@ -3,7 +3,7 @@ transactions; what survives a death of the manager and of the server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -136,11 +136,12 @@ def test_an_argument_is_refused_by_its_name(world: AmqpWorld, name: str) -> None
 def test_a_refusal_begins_with_its_name(world: AmqpWorld) -> None:
     """Programs for RabbitMQ look for it there; a text of any length has room."""
     connection = connected(world)
-    for name, act in (
-            ("NOT_FOUND - ", lambda other: other.queue_declare("no" * 60, passive=True)),
-            ("PRECONDITION_FAILED - ", lambda other: other.queue_declare(
-                "x", durable=True, arguments={"x-message-ttl": "a"})),
-            ("NOT_IMPLEMENTED - ", lambda other: other.exchange_declare("x", "headers"))):
+    acts: list[tuple[str, Callable[[Any], Any]]] = [
+        ("NOT_FOUND - ", lambda other: other.queue_declare("no" * 60, passive=True)),
+        ("PRECONDITION_FAILED - ", lambda other: other.queue_declare(
+            "x", durable=True, arguments={"x-message-ttl": "a"})),
+        ("NOT_IMPLEMENTED - ", lambda other: other.exchange_declare("x", "headers"))]
+    for name, act in acts:
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
             act(connection.channel())
         assert caught.value.reply_text.startswith(name)

@@ -77,7 +77,7 @@ def ask(web: Web, token: str, method: str, path: str, body: Any = None) -> Any:
         {"Authorization": f"Bearer {known.get(token, token)}", "Content-Type": "application/json"})
 
 
-class Anonymous(amqp.sasl.SASL):  # type: ignore[misc] # it has no types
+class Anonymous(amqp.sasl.SASL):  # type: ignore[misc,name-defined]
     """Whoever is of this host."""
 
     mechanism = b"ANONYMOUS"

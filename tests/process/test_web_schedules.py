@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_definitions_are_taken_from_one_instance_to_another(web: Web, tmp_path: 
     assert web.browser("daemon").get("/api/v1/definitions").status == 403
 
 
-WHOLE = {
+WHOLE: dict[str, Any] = {
     "version": 1,
     "queues": [
         {"name": "MANY", "kind": "alias", "keys": {"target": "ZED ONE"}},
