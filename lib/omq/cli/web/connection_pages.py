@@ -31,7 +31,7 @@ async def page(request: web.Request) -> web.Response:
         away=away, may_close=caller_of(request).within("operate"))
 
 
-async def listed(request: web.Request) -> web.Response:
+async def connection_list(request: web.Request) -> web.Response:
     """GET /api/v1/connections."""
     console = console_of(request)
     found = await console.run(connections.listed, console.location)

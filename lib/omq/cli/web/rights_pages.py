@@ -56,7 +56,7 @@ async def page(request: web.Request) -> web.Response:
     return console.pages.answer(request, "rights.html", **await console.run(found, console))
 
 
-async def listed(request: web.Request) -> web.Response:
+async def rights_list(request: web.Request) -> web.Response:
     """GET /api/v1/rights."""
     console = console_of(request)
     return web.json_response(await console.run(found, console))
