@@ -3,7 +3,7 @@ transactions; what survives a death of the manager and of the server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -131,6 +131,29 @@ def test_an_argument_is_refused_by_its_name(world: AmqpWorld, name: str) -> None
         channel.queue_declare("new", durable=True, arguments=arguments)
     assert caught.value.reply_code == code
     assert refused(connection, lambda other: other.queue_declare("new", passive=True)) == 404
+
+
+def test_a_refusal_begins_with_its_name(world: AmqpWorld) -> None:
+    """Programs for RabbitMQ look for it there; a text of any length has room."""
+    connection = connected(world)
+    acts: list[tuple[str, Callable[[Any], Any]]] = [
+        ("NOT_FOUND - ", lambda other: other.queue_declare("no" * 60, passive=True)),
+        ("PRECONDITION_FAILED - ", lambda other: other.queue_declare(
+            "x", durable=True, arguments={"x-message-ttl": "a"})),
+        ("NOT_IMPLEMENTED - ", lambda other: other.exchange_declare("x", "headers"))]
+    for name, act in acts:
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+            act(connection.channel())
+        assert caught.value.reply_text.startswith(name)
+
+
+def test_a_new_secret_is_heard(world: AmqpWorld) -> None:
+    """And changes nothing: who is connected stays so, as who he was."""
+    connection = connected(world)
+    connection.update_secret("another", "it is time")
+    channel = connection.channel()
+    channel.queue_declare("kept", durable=True)
+    assert channel.queue_delete("kept") is not None
 
 
 def test_purged_and_deleted(world: AmqpWorld) -> None:

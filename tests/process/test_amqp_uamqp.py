@@ -1,8 +1,11 @@
-"""amqp.server with uAMQP, a client in C that nobody of Proton wrote, over TLS with a password."""
+"""amqp.server with Azure's clients, which nobody of Proton wrote: uAMQP, in C, over TLS with a
+password; and its successor pyamqp, in Python, the one in azure-servicebus."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ needs_proton()
 CLIENT = Path(__file__).with_name("uamqp_client.py")
 PYTHON = "/usr/bin/python3"
 WAIT_S = 120
+AZURE = "azure-servicebus==7.15.0"
 
 
 def installed() -> bool:
@@ -40,5 +44,24 @@ def test_uamqp_sends_and_receives(tmp_path: Path) -> None:
         told = subprocess.run(
             [PYTHON, str(CLIENT), str(world.await_port("amqps.port")), str(tmp_path / "ca.pem"),
              "daemon", PASSWORD], capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert (told.returncode, told.stdout) == (0, "all of them\n"), told.stdout + told.stderr
+        assert world.left("A") == [] and not world.events(1007)
+
+
+def test_pyamqp_sends_and_receives(tmp_path: Path) -> None:
+    """Fetched into a folder of its own: nothing else here needs it."""
+    folder = tmp_path / "azure"
+    fetched = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--only-binary", ":all:", "--target",
+         str(folder), AZURE], capture_output=True, text=True, check=False)
+    if fetched.returncode:
+        pytest.skip(f"{AZURE} cannot be fetched from the registry")
+    with amqp_world(tmp_path) as world:
+        world.stop("amqp.server")
+        world.amqp(amqp_users=world.users("daemon"))
+        told = subprocess.run(
+            [sys.executable, str(CLIENT.with_name("pyamqp_client.py")), str(world.await_port()),
+             "daemon", PASSWORD], capture_output=True, text=True, timeout=WAIT_S, check=False,
+            env={**os.environ, "PYTHONPATH": str(folder)})
         assert (told.returncode, told.stdout) == (0, "all of them\n"), told.stdout + told.stderr
         assert world.left("A") == [] and not world.events(1007)

@@ -88,7 +88,8 @@ def test_pages_can_be_read_at_every_width_and_light(web: Web, page: Page) -> Non
     number = web.instance.on("A")[0]
     for path in ("/", "/queues", "/queues/A", "/queues/A/messages", f"/messages/{number}",
                  f"/messages/{number}/biography", "/services", "/readers", "/peers",
-                 "/schedules", "/units", "/events", "/audit", "/messages/999"):
+                 "/schedules", "/units", "/events", "/audit", "/connections", "/definitions",
+                 "/rights", "/messages/999"):
         page.go(base + path)
         _readable(page, path)
     page.errors = [each for each in page.errors if "404" not in each]

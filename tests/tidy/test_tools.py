@@ -49,6 +49,7 @@ def test_a_service_is_named_in_two_tables() -> None:
     code means just this one."""
     meant = {"lib/omq/cli/look/gateways.py": {"unix.out"}, "lib/omq/cli/programs.py": None,
              "lib/omq/cli/daemon_texts.py": None,
+             "lib/omq/cli/operate/connections.py": {"amqp.server"},
              "lib/omq/testing/instance.py": {"idel.server"}}
     services = load_services(ROOT / "conf")
     core = (ServiceKind.MANAGER, ServiceKind.POOL)  # there is one of each, and tools mean it

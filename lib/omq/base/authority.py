@@ -128,6 +128,16 @@ def load_authority(conf_dir: Path | None = None, *, owner_uid: int | None = None
     return Authority(os.geteuid() if owner_uid is None else owner_uid, grants)
 
 
+def check_grant(section: str, who: str, may: str) -> None:
+    """Whether this may be a line `who = may` of a section. ConfigError."""
+    origin = Path(FILE_NAME)
+    for text in (section, who, may):
+        if not text.isprintable() or not 0 < len(text) <= 256 or "=" in who or "[" in section:
+            raise Entry(origin, 0, who, may).error("not a line", "printable text")
+    _queue(Section(origin, 0, section))
+    _grant(Entry(origin, 0, who, may), _WORDS.get(section, ACTIONS))
+
+
 def _queue(section: Section) -> str:
     if section.name in _NO_QUEUES:
         return section.name

@@ -1264,6 +1264,38 @@ on the file system of the spool (XFS or Btrfs)"""
     exit_code = Exit.UNAVAILABLE
 
 
+class DefinitionsRefused(OmqError):
+    """{count} of the definitions cannot be taken, so nothing was changed: {first}; correct the file \
+and import it again"""
+
+    mistakes: tuple[str, ...] = ()
+    """The first ones, each with its place."""
+    status = 298
+    exit_code = Exit.DATA
+
+
+class DefinitionsStopped(OmqError):
+    """{done} of {count} definitions were taken, then {name} was refused: {reason}; once that is \
+solved import the file again: what is in force stays so"""
+
+    status = 299
+    exit_code = Exit.TEMPORARY
+
+
+class ServerAway(OmqError):
+    """{server} does not run or does not answer: {reason}; 'omstat' shows it, 'omon' starts it"""
+
+    status = 310
+    exit_code = Exit.UNAVAILABLE
+
+
+class ConnectionUnknown(OmqError):
+    """there is no connection {number} any more; 'omq connections' lists those that are there"""
+
+    status = 311
+    exit_code = Exit.NO_INPUT
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

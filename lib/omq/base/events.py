@@ -205,6 +205,7 @@ LEASE_KEEPER_STOPPED = _event(1537, "The keeper of the lease has stopped")
 LEASE_MANAGER_HUNG = _event(
     1540, "The queue manager stands still; its lease is not renewed, and another may be promoted")
 
+AMQP_CLOSED = _event(1580, "An operator closed a connection of AMQP")
 # 1585-1599: AMQP
 AMQP_STARTED = _event(1585, "AMQP Server Started Up")
 AMQP_STOPPED = _event(1586, "AMQP Server Shut Down")

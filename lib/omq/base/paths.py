@@ -80,6 +80,11 @@ class SpoolPaths:
         return self.run / "web.sock"
 
     @property
+    def amqp_socket(self) -> Path:
+        """Where operators look at the connections of amqp.server."""
+        return self.run / "amqp.sock"
+
+    @property
     def run(self) -> Path:
         """Sockets, ids, locks, pid files."""
         return self.root / "run"

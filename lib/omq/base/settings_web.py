@@ -12,6 +12,7 @@ _PATH: Final = r"(/[^\s]*)?"
 _PATH_RULE: Final = "an absolute path without spaces, or nothing"
 _HOST: Final = r"[A-Za-z0-9.:_-]{1,255}"
 _HOSTS: Final = r"([A-Za-z0-9.:_\[\]-]+( |\Z))*"
+_BELOW: Final = r"((/[A-Za-z0-9._~-]{1,64}){1,8})?"
 _HEADER: Final = r"([A-Za-z0-9-]{1,64})?"
 _LINK: Final = r"(https?://[!-~]{1,500}|/[!-~]{0,500})?"
 
@@ -39,6 +40,9 @@ class WebSettings(AmqpSettings):
     web_hosts: str = text("web", "", _HOSTS, "names of hosts, a blank between, or nothing",
         "names that a browser may call it by, beside localhost, this host's own name and plain "
         "addresses; another name is refused, for it may be somebody else's")
+    web_path: str = text("web", "", _BELOW, "a path such as /omq, or nothing",
+        "path below which a reverse proxy shows the console: every link begins with it; the proxy "
+        "takes it away from what it passes on")
     web_users: str = text("web", "", _PATH, _PATH_RULE,
         "file of those who have a password, a line 'name:hash' each (omq-web --password), which "
         "others must not read; a name is an account of this host; empty: nobody can log in")

@@ -183,6 +183,15 @@ def decode(body: bytes) -> Schedule:
     return found.checked()
 
 
+def check_types(name: str, given: Mapping[str, object]) -> None:
+    """Whether these may be fields of a schedule. BadSchedule."""
+    for key, value in given.items():
+        try:
+            _check(key, value, str(_KINDS[key]))
+        except ValueError as error:
+            raise BadSchedule(name=escape(name), reason=str(error)) from error
+
+
 def _check(key: str, value: object, kind: str) -> None:
     good = {"str": isinstance(value, str), "bool": isinstance(value, bool),
             "int": isinstance(value, int), "int | None": value is None or isinstance(value, int),

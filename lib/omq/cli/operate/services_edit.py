@@ -44,14 +44,19 @@ def _set(path: Path, load: Callable[[Path], object], section: str, key: str, val
     load(path.parent)  # a file with a mistake is left to its author
     source = path if path.exists() else shipped_conf() / path.name
     text = read_file(source, CONF_FILE_BYTES_MAX).decode("utf-8")
-    if not _heading(section).search(text):
-        text = text.rstrip("\n") + f"\n\n[{section}]\n"
-    replace_file(path, with_key(text, section, key, value).encode("utf-8"))
+    replace_file(path, with_section_key(text, section, key, value).encode("utf-8"))
     load(path.parent)
 
 
 def _heading(section: str) -> re.Pattern[str]:
     return re.compile(rf"(?m)^\s*\[\s*{re.escape(section)}\s*\]\s*$")
+
+
+def with_section_key(text: str, section: str, key: str, value: str) -> str:
+    """The same as `with_key`; a section that is not there is added at the end."""
+    if not _heading(section).search(text):
+        text = text.rstrip("\n") + f"\n\n[{section}]\n"
+    return with_key(text, section, key, value)
 
 
 def with_key(text: str, section: str, key: str, value: str) -> str:

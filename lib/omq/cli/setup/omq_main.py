@@ -8,6 +8,8 @@
     omq mail      holds, releases, requeues, deletes and prints mails, by id, sender, recipient, age
     omq queue     makes, changes, shows and removes queues
     omq health    what is wrong, by alarms.conf
+    omq definitions  queues, exchanges, bindings, schedules and rights as one file
+    omq connections  the connections of amqp.server, with their rates; ends one
     omq channel   channels to other instances
     omq standby   a second copy of the instance on another host, and its promotion
     omq ship      the journal and copies of the pool in an object store
@@ -42,6 +44,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "peers": ("operate.peers", "show the peers of the mail gateways; retry, hold, release"),
     "mail": ("operate.mail", "mails on the queues: hold, release, requeue, delete, print"),
     "queue": ("operate.omq_queue", "create, change, show and remove queues"),
+    "definitions": ("operate.definitions",
+                    "queues, exchanges, schedules, rights as one file: export, import"),
+    "connections": ("operate.connections", "connections of amqp.server: rates, and end one"),
     "channel": ("operate.channel", "channels to other instances: define, start, look, set right"),
     "standby": ("operate.standby", "a copy of the instance on another host: make, follow, promote"),
     "ship": ("operate.ship", "ship the journal to an object store; how far that is"),
@@ -73,7 +78,7 @@ def main_of(name: str) -> Callable[[list[str]], int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    shown = "\n".join(f"  {name:<9} {text}" for name, (_module, text) in COMMANDS.items())
+    shown = "\n".join(f"  {name:<11} {text}" for name, (_module, text) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog=NAME, description="Commands for an omq instance as a whole.",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -49,6 +49,14 @@ async def overview(request: web.Request) -> web.Response:
         "you": {"user": caller_of(request).who, "role": caller_of(request).role}})
 
 
+async def metrics(request: web.Request) -> web.Response:
+    """GET /api/v1/metrics: in the text format of Prometheus; the same for metrics_age_ms.
+    ExtraMissing: the client library is not there."""
+    console = console_of(request)
+    return web.Response(text=await console.run(console.metrics.text), content_type="text/plain",
+                        charset="utf-8", headers={"X-Content-Type-Options": "nosniff"})
+
+
 async def queues(request: web.Request) -> web.Response:
     """GET /api/v1/queues."""
     moment = await console_of(request).moment()

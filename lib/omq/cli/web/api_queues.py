@@ -68,7 +68,8 @@ async def request_reply(request: web.Request) -> web.StreamResponse:
         "message_id", "correlation", "priority", "properties", "body", "body_base64")
         if key in taken.record}
     if not taken.whole:
-        told |= {"body": None, "delivery": taken.name, "body_url": taken.url,
+        told |= {"body": None, "delivery": taken.name,
+                 "body_url": console_of(request).pages.root + taken.url,
                  "size": taken.record["size"]}
     return await _leaving(request, [taken], told)
 
@@ -149,7 +150,8 @@ async def get(request: web.Request) -> web.StreamResponse:
         return problem(request, status_of(error), str(error), code=error, more={
             "settled": len(orders) - len(failed), **settled})  # they will not be said once more
     return await _leaving(request, taken, {**settled, "deliveries": [
-        each.record if each.whole else {**each.record, "body": None, "body_url": each.url}
+        each.record if each.whole else
+        {**each.record, "body": None, "body_url": console_of(request).pages.root + each.url}
         for each in taken]})
 
 

@@ -13,10 +13,20 @@ from aiohttp import web
 
 import omq
 from omq.base.limits import BATCH_MAX
-from omq.cli.web import api, api_acting, api_queues, definitions, schedule_pages
+from omq.cli.operate.definition_set import LISTS
+from omq.cli.web import (
+    api,
+    api_acting,
+    api_queues,
+    connection_pages,
+    definitions,
+    rights_pages,
+    schedule_pages,
+)
 from omq.cli.web.action_pages import DOABLE
 from omq.cli.web.api_messages import ENDS, KEY, QUERY
 from omq.cli.web.caller import SCOPES
+from omq.cli.web.console import console_of
 from omq.cli.web.deliveries import COUNT_MAX, WAIT_MAX_S
 from omq.cli.web.routes import Parameter, Route
 
@@ -87,7 +97,7 @@ _ONCE: Final = Parameter(KEY, "the message's unique_key; of a list each gets /0,
 
 async def document(request: web.Request) -> web.Response:
     """GET /api/v1/openapi.json."""
-    return web.json_response(openapi())
+    return web.json_response(openapi(console_of(request).pages.root))
 
 
 API: Final = (
@@ -136,30 +146,40 @@ API: Final = (
     Route("GET", f"{_ID}/biography", api.biography, "what journal and archive say of it", "browse",
           answer=_OBJECT),
     Route("GET", f"{BASE}/definitions", definitions.export,
-          "queues and schedules of run time, as one file", "define", answer=_OBJECT),
-    Route("POST", f"{BASE}/definitions", definitions.take_in, "have all that such a file names",
-          "define", answer=_OBJECT, body=_takes(
-              "version", "reason", version=_WHOLE, reason=_TEXT,
-              queues={"type": "array", "items": _OBJECT},
-              schedules={"type": "array", "items": _OBJECT})),
+          "queues, exchanges, bindings, schedules, rights, as one file", "define", answer=_OBJECT),
+    Route("POST", f"{BASE}/definitions", definitions.take_in,
+          "have all that such a file names, or (dry_run) say what would change", "define",
+          answer=_OBJECT, body=_takes(
+              "version", version=_WHOLE, reason=_TEXT, dry_run=_TRUTH,
+              **{each: {"type": "array", "items": _OBJECT} for each in LISTS})),
     Route("GET", f"{BASE}/schedules", schedule_pages.listed, "schedules, with next and last time",
           "browse", answer=_OBJECT),
     Route("GET", f"{BASE}/services", api.services, "services and their states", "look",
           answer=_OBJECT),
     Route("POST", f"{BASE}/services/{{service}}", api_acting.turn, "turn a service on or off",
           "define", status=204, body=_takes("on", "reason", on=_TRUTH, reason=_TEXT)),
+    Route("GET", f"{BASE}/connections", connection_pages.connection_list,
+          "connections of amqp.server and their links, with rates", "look", answer=_OBJECT),
+    Route("POST", f"{BASE}/connections/{{connection:[0-9]{{1,12}}}}/close",
+          connection_pages.close, "end a connection of amqp.server", "operate", status=204,
+          body=_takes("reason", reason=_TEXT)),
+    Route("GET", f"{BASE}/rights", rights_pages.rights_list, "users, roles, tokens, authority.conf",
+          "define", answer=_OBJECT),
+    Route("GET", f"{BASE}/metrics", api.metrics, "figures for Prometheus, as omq-metrics has them",
+          "look"),
     Route("GET", f"{BASE}/audit", api.audit, "commands of operators, the newest first", "operate",
           answer=_OBJECT),
 )
 
 
-def openapi() -> dict[str, Any]:
-    """The document."""
+def openapi(root: str = "") -> dict[str, Any]:
+    """The document. `root`: web_path."""
     paths: dict[str, dict[str, Any]] = {}
     for route in API:
         paths.setdefault(_plain(route.path), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
+        **({"servers": [{"url": root}]} if root else {}),
         "info": {"title": "omq", "version": omq.__version__, "description":
                  "One instance of omq. Records are those of the tools' --json lines: keys are only "
                  "added. Errors are RFC 9457."},

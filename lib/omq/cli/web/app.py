@@ -7,7 +7,17 @@ from typing import Final
 from aiohttp import web
 
 from omq.cli.operate.change import connect
-from omq.cli.web import action_pages, follow, message_pages, pages, schedule_pages, service_pages
+from omq.cli.web import (
+    action_pages,
+    connection_pages,
+    definitions,
+    follow,
+    message_pages,
+    pages,
+    rights_pages,
+    schedule_pages,
+    service_pages,
+)
 from omq.cli.web.action_plans import Plans
 from omq.cli.web.actions import NAME
 from omq.cli.web.api_routes import API
@@ -45,6 +55,13 @@ PAGES: Final = (
     Route("GET", "/events", service_pages.events, "events", "look"),
     Route("GET", "/events/live", follow.events, "new events", "look"),
     Route("GET", "/audit", service_pages.audit, "commands of operators", "operate"),
+    Route("GET", "/definitions", definitions.page, "all definitions", "define"),
+    Route("GET", "/definitions/export", definitions.export_file, "as one file", "define"),
+    Route("POST", "/definitions", definitions.import_file, "judge or import a file", "define"),
+    Route("GET", "/connections", connection_pages.page, "connections of AMQP", "look"),
+    Route("POST", "/connections/{connection:[0-9]{1,12}}", connection_pages.close_page, "end one",
+          "operate"),
+    Route("GET", "/rights", rights_pages.page, "users and rights", "define"),
     Route("GET", "/live", follow.figures, "live figures", "look"),
 )
 STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript",

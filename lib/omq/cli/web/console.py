@@ -25,6 +25,7 @@ from omq.cli.web.ages import Ages
 from omq.cli.web.budget import Budget
 from omq.cli.web.caller import Caller, Callers
 from omq.cli.web.login_failures import LoginFailures
+from omq.cli.web.metrics_text import MetricsText
 from omq.cli.web.policy import Policy
 from omq.cli.web.rendering import Pages
 from omq.cli.web.sessions import Session, Sessions
@@ -47,7 +48,8 @@ class Console:
         self.budget = Budget(settings.web_memory_bytes_max, settings.web_user_memory_bytes_max)
         self.callers = Callers()
         self.login_failures = LoginFailures(settings.web_logins_max, settings.web_logins_period_s)
-        self.pages = Pages(location)
+        self.metrics = MetricsText(location, settings)
+        self.pages = Pages(location, settings.web_path)
         self.stopping = asyncio.Event()
         self._pool = ThreadPoolExecutor(settings.web_workers, thread_name_prefix="web")
         self._checks = ThreadPoolExecutor(settings.submission_workers,

@@ -77,8 +77,15 @@ def status_of(error: OmqError) -> int:
 
 
 def cookie_name(request: web.Request) -> str:
-    """A cookie that only https carries cannot be set by a page of http beside it."""
-    return "__Host-omq" if is_secure(request) else "omq"
+    """A cookie that only https carries cannot be set by a page of http beside it. Below a path
+    there may be another console of the same host: each has its own."""
+    secured = "__Secure-omq" if console_of(request).pages.root else "__Host-omq"
+    return secured if is_secure(request) else "omq"
+
+
+def cookie_path(request: web.Request) -> str:
+    """Where the browser sends it."""
+    return console_of(request).pages.root or "/"
 
 
 def is_secure(request: web.Request) -> bool:
@@ -101,6 +108,7 @@ async def outermost(request: web.Request, handler: Handler) -> web.StreamRespons
     request[PEER] = told.rpartition(",")[2].strip()[:64] or getattr(connection, "peer", "") or "?"
     try:
         response = await handler(request)
+        _below(request, response)
         if NEW_KEY in request and not response.prepared:  # what the proxy said began a session
             set_cookie(request, response, request[NEW_KEY])
         return response
@@ -109,7 +117,8 @@ async def outermost(request: web.Request, handler: Handler) -> web.StreamRespons
     except OmqError as error:
         if isinstance(error, NotLoggedIn) and not request.path.startswith(API):
             return web.Response(status=303,
-                                headers={"Location": f"/login?next={_quoted(request)}"})
+                                headers={"Location": f"{console.pages.root}/login?next="
+                                         f"{_quoted(request)}"})
         if isinstance(error, NoAuthority | RoleMissing):
             console.refused(request[PEER], str(error))
         return problem(request, status_of(error), str(error), code=error)
@@ -119,6 +128,13 @@ async def outermost(request: web.Request, handler: Handler) -> web.StreamRespons
         console.log.event(events.BUG, ERROR, "web", problem=repr(error)[:300],
                           path=request.path[:100])
         return problem(request, 500, "an unexpected error, which is in the event log (OM 1007)")
+
+
+def _below(request: web.Request, response: web.StreamResponse) -> None:
+    """A redirection leads to what the browser calls this place."""
+    goes_to, root = response.headers.get("Location", ""), console_of(request).pages.root
+    if root and goes_to.startswith("/") and not response.prepared:
+        response.headers["Location"] = root + goes_to
 
 
 def _quoted(request: web.Request) -> str:
@@ -282,7 +298,7 @@ async def check_form(request: web.Request, console: Console, session: Session) -
 
 def set_cookie(request: web.Request, response: web.StreamResponse, key: str) -> None:
     """The session's key for the browser; it is gone with it."""
-    response.set_cookie(cookie_name(request), key, path="/", httponly=True, samesite="Strict",
-                        secure=is_secure(request))
+    response.set_cookie(cookie_name(request), key, path=cookie_path(request), httponly=True,
+                        samesite="Strict", secure=is_secure(request))
 
 

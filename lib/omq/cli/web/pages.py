@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from omq.base import events
+from omq.base import clock, events
 from omq.base.amounts import duration
 from omq.base.config import load_queues
 from omq.base.defined_queue import keys_of
@@ -16,10 +16,11 @@ from omq.base.names import IDEL_NAME
 from omq.cli.web import figures, page_head, reading
 from omq.cli.web.caller import Caller
 from omq.cli.web.console import Console, caller_of, console_of, peer_of
-from omq.cli.web.gate import cookie_name, same_origin, set_cookie
+from omq.cli.web.gate import cookie_name, cookie_path, same_origin, set_cookie
 from omq.services.daemon.options import Location
 
 _PASSWORD_MAX: Final = 1024
+PAGE_QUEUES: Final = 200
 _SORTS: Final = ("name", *(key for key, _, _ in figures.COLUMNS))
 
 
@@ -94,7 +95,7 @@ async def logout(request: web.Request) -> web.StreamResponse:
     console = console_of(request)
     console.sessions.end(request.cookies.get(cookie_name(request), ""))
     answer = web.Response(status=303, headers={"Location": "/login"})
-    answer.del_cookie(cookie_name(request), path="/")
+    answer.del_cookie(cookie_name(request), path=cookie_path(request))
     return answer
 
 
@@ -125,11 +126,15 @@ async def queues(request: web.Request) -> web.Response:
         each for each in moment.facts.queues if word.upper() in each.row.name]
     if sort != "name":
         found.sort(key=figures.sort_key(moment, sort), reverse=falling)
+    text, count = request.query.get("page", ""), max(1, -(-len(found) // PAGE_QUEUES))
+    at = min(int(text), count) if text.isascii() and text.isdecimal() and len(text) < 7 else 1
+    at = max(1, at)
     return console.pages.answer(
-        request, "queues.html", moment=moment, note=page_head.note(moment), queues=found,
-        total=len(moment.facts.queues) if moment.facts else 0, sort=sort, falling=falling,
-        word=word, columns=figures.COLUMNS, cells=figures.queue_cells, words=figures.queue_words,
-        ring=console.snapshots.ring)
+        request, "queues.html", moment=moment, note=page_head.note(moment),
+        queues=found[(at - 1) * PAGE_QUEUES : at * PAGE_QUEUES], found=len(found), page=at,
+        pages=count, total=len(moment.facts.queues) if moment.facts else 0, sort=sort,
+        falling=falling, word=word, columns=figures.COLUMNS, cells=figures.queue_cells,
+        words=figures.queue_words, ring=console.snapshots.ring)
 
 
 async def queue(request: web.Request) -> web.Response:
@@ -151,7 +156,8 @@ async def queue(request: web.Request) -> web.Response:
         may_browse=caller.may("browse", name), may_change=caller.may("admin", name),
         may_put=caller.within("operate") and caller.may("put", name) and name != IDEL_NAME,
         depth=ring.series(f"{name}:messages"), oldest=ring.series(f"{name}:oldest"),
-        coming=ring.series(f"{name}:in"), going=ring.series(f"{name}:out"))
+        coming=ring.series(f"{name}:in"), going=ring.series(f"{name}:out"),
+        now_ns=clock.wall_ns())
 
 
 def definition(location: Location, name: str) -> tuple[dict[str, str], str]:

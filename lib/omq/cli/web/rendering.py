@@ -2,8 +2,8 @@
 
 Every text that somebody else chose passes Jinja's autoescape, and before that `shown`, which makes
 control, bidirectional and undecodable characters visible. Nothing is ever marked safe but what
-`spark`, `times` and `bars` draw of numbers. No page has style or script of its own: the policy
-forbids both.
+`spark`, `chart`, `times` and `bars` draw of numbers. No page has style or script of its own: the
+policy forbids both.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from omq.services.daemon.options import Location
 
 HERE: Final = Path(__file__).parent
 WIDTH, HEIGHT = 120, 28
+CHART_WIDTH, CHART_HEIGHT = 720, 160
+_KEY: Final = Markup('<svg class="key" viewBox="0 0 24 8" aria-hidden="true">')
+_TEN_MINUTES_NS: Final = 600 * clock.NS_PER_S
 TEXT_MAX: Final = 4096
 NONE: Final = "\u2013"
 """For what is not known, or is not."""
@@ -33,7 +36,9 @@ NONE: Final = "\u2013"
 class Pages:
     """The templates of one instance."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, root: str = "") -> None:
+        """`root`: web_path, with which each link begins."""
+        self.root = root
         self.instance = location.instance or "default"
         self.spool = str(location.paths.root)
         self._environment = made = Environment(
@@ -41,8 +46,8 @@ class Pages:
             lstrip_blocks=True, undefined=StrictUndefined)
         made.filters.update(shown=shown, number=number, rate=rate, age=age, size=size, when=when,
                             percent=percent)
-        made.globals.update(spark=spark, times=times, bars=bars, version=omq.__version__,
-                            instance=self.instance, spool=self.spool)
+        made.globals.update(spark=spark, times=times, bars=bars, chart=chart, root=root,
+                            version=omq.__version__, instance=self.instance, spool=self.spool)
 
     def answer(self, request: web.Request, template: str, *, status: int = 200,
                headers: dict[str, str] | None = None, **values: Any) -> web.Response:
@@ -110,23 +115,79 @@ def spark(values: Sequence[float], label: str, axis: bool = True) -> Markup:  # 
     if len(known) < 2:
         return Markup('<span class="spark none">nothing seen yet</span>')
     low, high = min(0.0, *known), max(known)
-    span = high - low or 1.0
-    step = WIDTH / (len(values) - 1)
-    paths, pen = [], "M"
-    for at, value in enumerate(values):
-        if not math.isfinite(value):
-            pen = "M"
-            continue
-        y = HEIGHT - 1 - (value - low) / span * (HEIGHT - 2)
-        paths.append(f"{pen}{at * step:.1f} {y:.1f}")
-        pen = "L"
     told = f"{label}, last hour: {rate(min(known))} to {rate(high)}"
     quarters = " ".join(f"M{WIDTH * at // 4} 0V{HEIGHT}" for at in range(5))
     return Markup(
         '<svg class="spark" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" '
         'aria-label="{told}"><path class="axis" d="{quarters}"/><path d="{d}"/></svg>').format(
-            w=WIDTH, h=HEIGHT, told=told, quarters=quarters, d=" ".join(paths)) + (
+            w=WIDTH, h=HEIGHT, told=told, quarters=quarters,
+            d=_path(values, low, high, WIDTH, HEIGHT)) + (
                 times() if axis else "")
+
+
+def _path(values: Sequence[float], low: float, high: float, width: int, height: int) -> str:
+    """A line through the points, the first at the left; gaps where nothing is known."""
+    span, step = high - low or 1.0, width / (len(values) - 1)
+    found, pen = [], "M"
+    for at, value in enumerate(values):
+        if not math.isfinite(value):
+            pen = "M"
+            continue
+        y = height - 1 - (value - low) / span * (height - 2)
+        found.append(f"{pen}{at * step:.1f} {y:.1f}")
+        pen = "L"
+    return " ".join(found)
+
+
+def chart(coming: Sequence[float], going: Sequence[float], label: str, now_ns: int) -> Markup:
+    """Messages a second on and off a queue in the last hour, with both axes: the clock of this host
+    and the rate; and the same in a table, as means of ten minutes."""
+    known = [each for each in (*coming, *going) if math.isfinite(each)]
+    if len(known) < 2 or len(coming) != len(going):
+        return Markup('<p class="small">Nothing seen yet: the rate is drawn from the second look '
+                      "on.</p>")
+    high = _round_up(max(known))
+    lines = Markup("").join(
+        Markup('<path class="{}" d="{}"/>').format(
+            kind, _path(values, 0.0, high, CHART_WIDTH, CHART_HEIGHT))
+        for kind, values in (("coming", coming), ("going", going)))
+    grid = "".join([*(f"M{CHART_WIDTH * at // 6} 0V{CHART_HEIGHT}" for at in range(7)),
+                    *(f"M0 {CHART_HEIGHT * at // 4}H{CHART_WIDTH}" for at in range(5))])
+    marks = [clock.iso_time(now_ns - (6 - at) * _TEN_MINUTES_NS)[11:16] for at in range(7)]
+    scale = Markup("").join(Markup("<span>{}</span>").format(rate(high * at / 4))
+                            for at in (4, 3, 2, 1, 0))
+    axis = Markup("").join(Markup("<span>{}</span>").format(each) for each in marks)
+    rows = Markup("").join(
+        Markup('<tr><th scope="row">{} to {}</th><td class="n">{}</td><td class="n">{}</td></tr>'
+               ).format(marks[at], marks[at + 1], rate(_mean(coming, at)), rate(_mean(going, at)))
+        for at in range(6))
+    return Markup(
+        '<figure class="chart"><figcaption>{label}: messages a second. {key}<path class="'
+        'coming" d="M0 4H24"/></svg> In, {key}<path class="going" d="M0 4H24"/></svg> Out'
+        '</figcaption>'
+        '<div class="plot"><div class="scale" aria-hidden="true">{scale}</div>'
+        '<svg viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}, '
+        'messages a second in the last hour, up to {high}"><path class="axis" d="{grid}"/>{lines}'
+        '</svg><div class="clock" aria-hidden="true">{axis}</div></div>'
+        '<details class="why"><summary>As a table</summary><table><thead><tr><th scope="col">From '
+        'to</th><th scope="col" class="n">In/s</th><th scope="col" class="n">Out/s</th></tr>'
+        "</thead><tbody>{rows}</tbody></table></details></figure>").format(
+            label=label, key=_KEY, scale=scale, w=CHART_WIDTH, h=CHART_HEIGHT,
+            high=rate(max(known)), grid=grid, lines=lines, axis=axis, rows=rows)
+
+
+def _round_up(value: float) -> float:
+    """The end of the scale: 1, 2 or 5 times a power of ten."""
+    if value <= 1:
+        return 1.0
+    power = float(10 ** math.floor(math.log10(value)))
+    return next(each * power for each in (1, 2, 5, 10) if each * power >= value)
+
+
+def _mean(values: Sequence[float], sixth: int) -> float | None:
+    part = values[len(values) * sixth // 6 : len(values) * (sixth + 1) // 6]
+    known = [each for each in part if math.isfinite(each)]
+    return sum(known) / len(known) if known else None
 
 
 def times() -> Markup:

@@ -29,7 +29,7 @@ from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp.untranslatable import Untranslatable
 
 INTERNAL: Final = "amqp:internal-error"
-_SERVER: Final = re.compile(r"\Aamqps?://[^/?#]*/", re.IGNORECASE)
+_BEFORE: Final = re.compile(r"\A(amqps?://[^/?#]*/|/(amq/)?queues?/)", re.IGNORECASE)
 _SELECTORS: Final = ("apache.org:selector-filter:string", 0x0000468C00000004)
 
 
@@ -60,8 +60,9 @@ def condition(error: Exception | None) -> str:
 
 def resolved(native: Client, address: str) -> Address:
     """In a thread of the pool. Some clients (Azure's) put the whole URL of a queue there: which
-    server it is the connection has said. BadName, UnknownQueue."""
-    name = check_queue_name(_SERVER.sub("", address, count=1))
+    server it is the connection has said; those of RabbitMQ /queues/NAME (of version 4), /queue/NAME
+    or /amq/queue/NAME. BadName, UnknownQueue."""
+    name = check_queue_name(_BEFORE.sub("", address, count=1))
     found, remote = native.resolved(name), native.is_remote(name)
     rights = tuple(_model(native.queues.show(each)) for each in found)
     return Address(name, (name,) if remote else found, rights, remote)

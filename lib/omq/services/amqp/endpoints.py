@@ -17,8 +17,10 @@ from omq.amqp.links import Receiver, Sender
 from omq.amqp.session import Session as AmqpSession
 from omq.amqp.states import Condition
 from omq.base import events
+from omq.base.clock import wall_ns
 from omq.base.event_log import WARNING
 from omq.format.amqp_performatives import COORDINATOR
+from omq.services.amqp.connection_states import LinkState
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.outgoing import Outgoing
@@ -50,6 +52,8 @@ def tick_s(remote_idle_s: float) -> float:
 class Endpoints:
     """Of one connection; Session is the other half."""
 
+    protocol: Final = "AMQP 1.0"
+
     def __init__(self, host: Host) -> None:
         self.host = host
         self.user: Account | None = None
@@ -66,6 +70,7 @@ class Endpoints:
         self._opened = False
         self._ended: set[Receiver | Sender] = set()  # that we ended, and the client has not
         self.asks = asyncio.Lock()
+        self.number, self.since_ns = 0, wall_ns()
 
     @abstractmethod
     def kick(self) -> None: ...
@@ -201,13 +206,28 @@ class Endpoints:
             each.recheck()
         self.kick()
 
+    @property
+    def told(self) -> list[LinkState]:
+        """Its links, for who looks at connections."""
+        return [each.told for each in self.links.values()
+                if isinstance(each, Incoming | Outgoing)]
+
+    @property
+    def container(self) -> str:
+        """What its client calls itself."""
+        return "" if self._engine is None else self._engine.remote_container
+
     def goodbye(self) -> None:
         """The daemon stops: clients are told to come again."""
+        self.dismiss("the server stops: come again")
+
+    def dismiss(self, reason: str) -> None:
+        """It is ended from here; its client may come again."""
         if self._engine is None or self.gone or not self._opened:
             if self._line is not None:
                 self._line.close()
             return
-        self.forced("amqp:connection:forced", "the server stops: come again")
+        self.forced("amqp:connection:forced", reason)
         self.kick()
 
     def forced(self, condition: str, reason: str) -> None:

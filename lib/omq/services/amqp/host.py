@@ -26,6 +26,7 @@ from omq.base.rated_log import RatedLog
 from omq.ipc.client.connection import Client
 from omq.services.amqp import two_phases
 from omq.services.amqp.browser import Browser
+from omq.services.amqp.connection_states import LinkState
 from omq.services.amqp.joined_puts import JoinedPuts
 from omq.services.amqp.link_memory import LinkMemory
 from omq.services.amqp.memory import Memory
@@ -62,7 +63,16 @@ class Guest(Protocol):
     gone: bool
     temporary: set[str]
     asks: asyncio.Lock
+    number: int
+    since_ns: int
+    mechanism: str
 
+    @property
+    def container(self) -> str: ...
+    @property
+    def protocol(self) -> str: ...
+    @property
+    def told(self) -> list[LinkState]: ...
     @property
     def links(self) -> Mapping[Any, Any]: ...
     @property
@@ -70,6 +80,7 @@ class Guest(Protocol):
     def kick(self) -> None: ...
     def recheck(self) -> None: ...
     def goodbye(self) -> None: ...
+    def dismiss(self, reason: str) -> None: ...
     def abort(self) -> None: ...
     def unauthorized(self, reason: str) -> None: ...
 
@@ -91,6 +102,7 @@ class Host:
         self.threshold = settings.container_threshold_bytes
         self.draining = False
         self.sessions: set[Guest] = set()
+        self._numbers = 0  # of connections, since the start
         self.takers: set[Taker | Browser] = set()
         self.changed = asyncio.Event()
         self.older: Any = None  # the directory of AMQP 0-9-1, when there was a client of it
@@ -127,6 +139,8 @@ class Host:
             session.gone = True
             return False
         self._strangers[session.peer] += 1
+        self._numbers += 1
+        session.number = self._numbers
         self.sessions.add(session)
         return True
 
@@ -148,6 +162,7 @@ class Host:
         """It speaks AMQP 0-9-1: the same connection, looked after by another."""
         self.sessions.discard(session)
         self.sessions.add(by)
+        by.number, by.since_ns = session.number, session.since_ns
 
     def _forget_stranger(self, peer: str) -> None:
         self._strangers[peer] -= 1

@@ -23,13 +23,14 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from omq.amqp.delivery import Incoming as Delivery
-from omq.amqp.links import Receiver
+from omq.amqp.links import MASK, Receiver
 from omq.base.errors import OmqError
 from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.ipc.client.ending_together import New
 from omq.services.amqp import translation
 from omq.services.amqp.addresses import INTERNAL, Address, condition
 from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
+from omq.services.amqp.connection_states import PUTS, LinkState
 from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.put_outcomes import PutOutcomes
 from omq.services.amqp.putter import Fate, PutResult
@@ -70,12 +71,19 @@ class Incoming:
         self._usual = 1  # bytes of a large one among the last that came
         self._under_way = 0  # of those that wait, with the putters
         self._over = False
+        self._first = link.delivery_count
         self._task = asyncio.get_running_loop().create_task(self._serve())
         self._stirred = asyncio.Event()
 
     @property
     def busy(self) -> bool:
         return bool(self._waiting)
+
+    @property
+    def told(self) -> LinkState:
+        """For who looks at connections."""
+        return LinkState(self._link.name, PUTS, self._address.name if self._address else "",
+                         self._link.delivery_count - self._first & MASK)
 
     def _arrival(self) -> Arrival:
         return Arrival(self._room, self._most, self._folder, self._again)

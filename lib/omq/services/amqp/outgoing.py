@@ -29,6 +29,7 @@ from omq.base.errors import OmqError, UnknownQueue
 from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.services.amqp.addresses import Address, condition, resolved, selector
 from omq.services.amqp.browser import Browser
+from omq.services.amqp.connection_states import TAKES, LinkState
 from omq.services.amqp.outcomes import TERMINAL, broke, done, outcome, released
 from omq.services.amqp.taker import TakenMessage, Taker
 from omq.services.amqp.transacted_deliveries import Enrolling
@@ -53,6 +54,12 @@ class Outgoing(Enrolling):
         self._drains = 0  # asked for, and not told of
         self._presettled = link.remote_snd_settle_mode == SETTLED
         self._task = asyncio.get_running_loop().create_task(self._open())
+
+    @property
+    def told(self) -> LinkState:
+        """For who looks at connections."""
+        return LinkState(self._link.name, TAKES, self._address.name if self._address else "",
+                         self._tags)
 
     # in the event loop, from the session
 

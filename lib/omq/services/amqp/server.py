@@ -1,11 +1,11 @@
 """The listeners of amqp.server, and its life: start, reload, stop.
 
 Start: the queue manager must be reachable and the ports free before the supervisor is told READY.
-SIGHUP reads the configuration again, with certificate, users and rights: new handshakes have the
-new certificate, links whose user has lost the right are ended. Addresses and ports change at a
-restart. SIGTERM drains: no new connection; transfers that are here are put and accepted, then each
-connection is closed with amqp:connection:forced, which clients take as "come again". What a client
-holds unsettled comes back untouched. What is left after `drain_timeout_s` is cut off.
+SIGHUP reads the configuration again, with certificate, users, rights and exchanges: new handshakes
+have the new certificate, links whose user has lost the right are ended. Addresses and ports change
+at a restart. SIGTERM drains: no new connection; transfers that are here are put and accepted, then
+each connection is closed with amqp:connection:forced, which clients take as "come again". What a
+client holds unsettled comes back untouched. What is left after `drain_timeout_s` is cut off.
 
 Errors: PortInUse; ConfigError; ManagerUnavailable at the start only.
 """
@@ -24,6 +24,7 @@ from omq.base.event_log import ERROR, REPORT
 from omq.base.rated_log import NEVER
 from omq.ipc.client.connection import Client
 from omq.services.amqp.host import Host
+from omq.services.amqp.operator_desk import OperatorDesk
 from omq.services.amqp.policy import load_policy
 from omq.services.amqp.session import Session
 from omq.services.amqp091.protocol_switch import take_over
@@ -45,6 +46,7 @@ class AmqpServer:
         policy = load_policy(context.settings, context.conf_dir,
                              context.paths.root.stat().st_uid)
         self._host = Host(context, policy, take_over, connect)
+        self._desk = OperatorDesk(self._host, self._reload)
 
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, and all connections have ended."""
@@ -52,6 +54,7 @@ class AmqpServer:
         servers: dict[str, asyncio.Server] = {}
         try:
             await loop.run_in_executor(None, host.check)
+            await self._desk.open()
             for file, port, secured in self._ports():
                 servers[file] = await self._listen(port, secured=secured)
             loop.add_reader(signals.fileno(), self._on_signal)
@@ -60,6 +63,7 @@ class AmqpServer:
             loop.remove_reader(signals.fileno())
             await self._drain(servers)
         finally:
+            self._desk.close()
             for server in servers.values():
                 server.close()
             await loop.run_in_executor(None, host.close, _CLOSE_S)
@@ -99,6 +103,7 @@ class AmqpServer:
             notifier.watchdog()
             side_files.retry()
             host.stir()
+            self._desk.stir()
             notifier.status(f"{len(host.sessions)} connections")
             await self._pause(_STIR_S)
 
@@ -134,6 +139,8 @@ class AmqpServer:
         try:
             host.policy = load_policy(load_settings(context.conf_dir), context.conf_dir,
                                       context.paths.root.stat().st_uid)
+            if host.older is not None:
+                host.older.read_again()
             for session in tuple(host.sessions):
                 session.recheck()
             context.log.event(events.SERVICE_RELOADED, REPORT)

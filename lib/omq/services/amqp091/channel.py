@@ -21,6 +21,7 @@ from pamqp import base, commands
 from omq.base.errors import OmqError
 from omq.fast import amqp091_sending
 from omq.services.amqp import two_phases
+from omq.services.amqp.connection_states import PUTS, TAKES, LinkState
 from omq.services.amqp.outcomes import broke, done, released
 from omq.services.amqp.taker import TakenMessage
 from omq.services.amqp.untranslatable import Untranslatable
@@ -35,6 +36,7 @@ from omq.services.amqp091.refusals import (
     PRECONDITION_FAILED,
     Refused,
     refused_by,
+    worded,
 )
 from omq.services.amqp091.work import Work
 
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 QUESTIONS_MAX: Final = 100
 """Methods of a channel that wait for the manager; then the client's line is read no further."""
-TEXT_MAX: Final = 250
 
 
 class Channel:
@@ -68,6 +69,13 @@ class Channel:
     @property
     def behind(self) -> bool:
         return self.publishing.behind or len(self._questions) > QUESTIONS_MAX
+
+    def told(self) -> list[LinkState]:
+        """For who looks at connections."""
+        name, put = f"channel {self.number}", self.publishing.published
+        puts = [LinkState(name, PUTS, "", put)] if put else []
+        return [*puts, *(LinkState(f"{name} {tag}".rstrip(), TAKES, queue, count)
+                         for tag, queue, count in self.reading.told())]
 
     # what goes out
 
@@ -116,8 +124,8 @@ class Channel:
             self.send(commands.Channel.CloseOk())
             self.session.left(self)
             return
-        self.send(commands.Channel.Close(error.code, str(error)[:TEXT_MAX], method.index >> 16,
-                                         method.index & 0xFFFF))
+        self.send(commands.Channel.Close(error.code, worded(error.code, str(error)),
+                                         method.index >> 16, method.index & 0xFFFF))
 
     def lost(self, takes: Takes) -> None:
         """A taker is through by itself: what it held is back, or the manager has it."""

@@ -9,7 +9,7 @@ Errors: Refused, OmqError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pamqp import commands
@@ -54,6 +54,13 @@ class ChannelConsumers:
         if self._all:
             left = min(left, self._all - sum(each.held for each in self._consumers.values()))
         return left
+
+    def told(self) -> Iterator[tuple[str, str, int]]:
+        """Tag, queue, messages of each consumer; without a tag: of what is got."""
+        shown = self._session.directory.shown
+        for tag, each in (*self._consumers.items(), *(("", each) for each in
+                                                       self._getters.values())):
+            yield tag, shown(each.address.queues[0]), each.taken
 
     def look(self) -> None:
         """There may be room for more."""

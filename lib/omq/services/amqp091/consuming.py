@@ -37,7 +37,7 @@ class Takes:
         self._channel, self._session, self.address = channel, channel.session, address
         self._dead_letter = dead_letter
         host = channel.session.host
-        self._taken = self._bytes = 0  # since the beginning
+        self.taken = self._bytes = 0  # since the beginning
         self.held = 0  # not settled
         self.over = False
         self.taker = ContentTaker(host.connect, address.queues[0], host.policy.settings, self,
@@ -89,7 +89,7 @@ class Takes:
         return self._channel.hold(self, given)
 
     def _arrived(self, given: TakenMessage) -> None:
-        self._taken += 1
+        self.taken += 1
         self._bytes += len(given.data)
 
     def _where(self, given: Content) -> tuple[str, str]:
@@ -130,7 +130,7 @@ class Consumer(Takes):
             reading = self._channel.reading
             most = min(most, reading.prefetch or most)
             most = min(most - self.held, reading.may_hold) - len(self._late)
-        self.taker.want(self._taken + max(0, most), self._bytes + self._room())
+        self.taker.want(self.taken + max(0, most), self._bytes + self._room())
 
     def lost(self, error: OmqError | None) -> None:
         self._channel.reading.lost(self, error)
@@ -213,7 +213,7 @@ class Getter(Takes):
     def look(self) -> None:
         if self._asked and self._begun and not self._looking and not self.over:
             self._looking = True
-            self.taker.want(self._taken + 1, self._bytes + max(1, self._room()), draining=True)
+            self.taker.want(self.taken + 1, self._bytes + max(1, self._room()), draining=True)
 
     def took(self, messages: list[TakenMessage], *, drained: bool) -> None:
         for given in messages:

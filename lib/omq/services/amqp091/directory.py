@@ -184,6 +184,10 @@ class Directory:
             async with self._changing:
                 await self._load()
 
+    def read_again(self) -> None:
+        """Somebody else may have changed them (omq definitions): before they are used next."""
+        self.exchanges.loaded = False
+
     async def _load(self) -> None:
         table = self.exchanges
         if table.loaded:

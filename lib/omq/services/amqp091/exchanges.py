@@ -40,7 +40,7 @@ DIRECT, TOPIC, FANOUT = KINDS = ("direct", "topic", "fanout")
 EXCHANGES_MAX, BINDINGS_MAX = 1000, 10_000
 NAME_MAX: Final = 255
 _ROUTES_MAX: Final = 4096
-_GIVEN: Final = {"amq.direct": DIRECT, "amq.topic": TOPIC, "amq.fanout": FANOUT}
+GIVEN: Final = {"amq.direct": DIRECT, "amq.topic": TOPIC, "amq.fanout": FANOUT}
 """Which the standard wants to be there always (3.1.3)."""
 
 Binding = tuple[str, str]  # key, queue of omq
@@ -111,7 +111,7 @@ class Exchanges:
         """What was read is the table from now on, with what was never on the disk; the bindings
         of exchanges that are not there."""
         before = self.known
-        found = {name: Exchange(kind) for name, kind in _GIVEN.items()}
+        found = {name: Exchange(kind) for name, kind in GIVEN.items()}
         bindings: list[dict[str, Any]] = []
         for each in records:
             if each is None:

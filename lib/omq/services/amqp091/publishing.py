@@ -64,6 +64,7 @@ class Publishing:
         self._host = channel.session.host
         self.confirms = False
         self.routing = Routing(channel.session)
+        self.published = 0
         self._count = 0  # published, since confirms are wanted
         self._begun: tuple[str, str, bool] | None = None  # basic.publish, whose content is coming
         self._size = -1  # of its body, when its header came
@@ -142,6 +143,7 @@ class Publishing:
         raw, self._begun, self._size, self._came, self._head = self._raw, None, -1, 0, 0
         self._parts = []
         self._count += self.confirms
+        self.published += 1
         if self._room.full:  # also of what has no body
             self._room.release(size)
             raise _no_room()

@@ -42,6 +42,24 @@ _CODES: Final[tuple[tuple[tuple[type[Exception], ...], int], ...]] = (
      PRECONDITION_FAILED))
 
 
+NAMES: Final = {
+    CONTENT_TOO_LARGE: "CONTENT_TOO_LARGE", FORCED: "CONNECTION_FORCED",
+    ACCESS_REFUSED: "ACCESS_REFUSED", NOT_FOUND: "NOT_FOUND", LOCKED: "RESOURCE_LOCKED",
+    PRECONDITION_FAILED: "PRECONDITION_FAILED", CHANNEL_ERROR: "CHANNEL_ERROR",
+    UNEXPECTED: "UNEXPECTED_FRAME", RESOURCE_ERROR: "RESOURCE_ERROR", NOT_ALLOWED: "NOT_ALLOWED",
+    NOT_IMPLEMENTED: "NOT_IMPLEMENTED", INTERNAL_ERROR: "INTERNAL_ERROR", 501: "FRAME_ERROR",
+    502: "SYNTAX_ERROR"}
+TEXT_MAX: Final = 250
+"""Of 255 bytes that a short string has."""
+
+
+def worded(code: int, reason: str) -> str:
+    """The text beside a code. It begins with the code's name, as RabbitMQ has it: there are
+    programs that look for that."""
+    text = f"{NAMES[code]} - {reason}" if code in NAMES else reason
+    return text.encode()[:TEXT_MAX].decode(errors="ignore")
+
+
 class Refused(Exception):
     """Its channel ends with this code."""
 

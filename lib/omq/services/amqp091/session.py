@@ -18,11 +18,13 @@ from pamqp import base, commands
 
 import omq
 from omq.base import events
+from omq.base.clock import wall_ns
 from omq.base.event_log import WARNING
 from omq.base.events import Event
 from omq.fast.amqp091_frames import ACK, HEARTBEAT, METHOD, PUBLISH
 from omq.fast.amqp091_frames import HEADER as HEAD
 from omq.services.amqp.client_identity import proved
+from omq.services.amqp.connection_states import LinkState
 from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import Outcome, SaslResponse
 from omq.services.amqp091 import frames
@@ -38,6 +40,7 @@ from omq.services.amqp091.refusals import (
     RESOURCE_ERROR,
     UNEXPECTED,
     Refused,
+    worded,
 )
 from omq.services.network.tls import common_name
 
@@ -53,11 +56,15 @@ _CAPABILITIES: Final = {"publisher_confirms": True, "basic.nack": True,
 class Session(Line):
     """See the module."""
 
+    protocol: Final = "AMQP 0-9-1"
+
     def __init__(self, host: Host, peer: str, line: asyncio.Transport) -> None:
         super().__init__(host, peer, line)
         self.user: Account | None = None
         self.mechanism = ""
         self.links: dict[Any, Any] = {}  # of AMQP 1.0: none
+        self.number, self.since_ns = 0, wall_ns()
+        self.container = ""
         self.temporary: set[str] = set()
         self.asks = asyncio.Lock()
         self.directory = directory_of(host)
@@ -161,6 +168,10 @@ class Session(Line):
         if isinstance(what, commands.Connection.Close):
             self._closing = True
             self.run(self._closed())
+        elif isinstance(what, commands.Connection.UpdateSecret) and self._opened:
+            # A password is looked at when its user comes in, and never again: as with RabbitMQ's
+            # own users a new one is heard, and changes nothing.
+            self.send(commands.Connection.UpdateSecretOk())
         elif self._opened or not isinstance(what, self._expects or commands.Connection.Blocked):
             raise Broken(UNEXPECTED, f"{getattr(what, 'name', 'a content')} is not expected")
         elif isinstance(what, commands.Connection.StartOk):
@@ -200,10 +211,11 @@ class Session(Line):
             if self.gone:
                 return
             if user is None or not self.host.joined(self, user):
-                self.forced(ACCESS_REFUSED, "ACCESS_REFUSED: who that is could not be shown"
+                self.forced(ACCESS_REFUSED, "who that is could not be shown"
                             if code is Outcome.REFUSED else "too many: later, perhaps")
                 return
             self.user, self.mechanism = user, asked.mechanism or ANONYMOUS
+            self.container = str((what.client_properties or {}).get("product", ""))
             told = (what.client_properties or {}).get("capabilities")
             self.hears_cancels = isinstance(told, dict) and bool(told.get("consumer_cancel_notify"))
             self._expects = commands.Connection.TuneOk
@@ -270,10 +282,19 @@ class Session(Line):
         for each in tuple(self._channels.values()):
             each.recheck()
 
+    @property
+    def told(self) -> list[LinkState]:
+        """What its channels do, for who looks at connections."""
+        return [state for _, each in sorted(self._channels.items()) for state in each.told()]
+
     def goodbye(self) -> None:
         """The daemon stops: clients are told to come again."""
+        self.dismiss("the server stops: come again")
+
+    def dismiss(self, reason: str) -> None:
+        """It is ended from here; its client may come again."""
         if self._opened:
-            self.forced(FORCED, "CONNECTION_FORCED: the server stops: come again")
+            self.forced(FORCED, reason)
         else:
             self._close()
 
@@ -284,7 +305,7 @@ class Session(Line):
         self._closing = True
         self._broke(reason)
         self._end_channels(failed=False)
-        self.send(commands.Connection.Close(code, reason[:250], 0, 0))
+        self.send(commands.Connection.Close(code, worded(code, reason), 0, 0))
         self._flush()  # the loop may be at its end
         if self._stopped:
             self._stopped = False

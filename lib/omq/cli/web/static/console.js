@@ -4,6 +4,7 @@
 (function () {
   const pill = document.getElementById("following");
   const source = document.body.dataset.follow;
+  const root = document.documentElement.dataset.root;  // what a proxy has before our paths
 
   function tell(words, lost) {
     if (!pill) { return; }
@@ -44,7 +45,7 @@
       row.append(element("span", each.severity, "state " + each.colour), " ");
       if (each.queue) {
         const link = element("a", each.queue);
-        link.href = "/queues/" + encodeURIComponent(each.queue);
+        link.href = root + "/queues/" + encodeURIComponent(each.queue);
         row.append(link, " ");
       }
       row.append(element("span", each.text), " ");
@@ -96,7 +97,7 @@
       stream.onerror = function () {
         tell("not connected: figures are old", true);
         if (stream.readyState !== EventSource.CLOSED) { return; }  // the browser tries again
-        fetch("/services", { redirect: "manual" }).then(function (found) {
+        fetch(root + "/services", { redirect: "manual" }).then(function (found) {
           if (found.type !== "opaqueredirect") { throw new Error("busy"); }
           tell("logged out: load the page anew", true);
         }).catch(function () { window.setTimeout(open, 10000); });
@@ -116,7 +117,7 @@
 
   // Keys: / to the search field, then as in other consoles g and the first letter of a page.
   const pages = { o: "/", q: "/queues", s: "/services", r: "/readers", p: "/peers", u: "/units",
-                  e: "/events", a: "/audit" };
+                  e: "/events", a: "/audit", c: "/connections", d: "/definitions", i: "/rights" };
   let going = false;
   document.addEventListener("keydown", function (pressed) {
     if (pressed.ctrlKey || pressed.altKey || pressed.metaKey ||
@@ -125,7 +126,7 @@
       const field = document.querySelector("[data-key='/']");
       if (field) { field.focus(); pressed.preventDefault(); }
     } else if (going && pages[pressed.key]) {
-      window.location.assign(pages[pressed.key]);
+      window.location.assign(root + pages[pressed.key]);
     }
     going = pressed.key === "g";
   });
