@@ -52,7 +52,7 @@ def test_a_real_etcd_over_tls_wants_our_certificate_and_we_want_its(tmp_path: Pa
     cluster = Cluster(tmp_path / "etcd", tls=tls)
 
     def asked(**more: str) -> dict[str, Any]:
-        files = {"standby_lease_ca_file": str(tls / "ca.pem"),
+        files: dict[str, Any] = {"standby_lease_ca_file": str(tls / "ca.pem"),
                  "standby_lease_certificate": str(tls / "own.pem")} | more
         return Etcd(Settings(standby_lease=cluster.urls, **files), tmp_path, WAIT_S).call(
             "/v3/kv/range", {"key": "b21x"})

@@ -64,7 +64,7 @@ class Memory:
 
 def archive(place: Place, folder: Path) -> Made:
     folder.mkdir(exist_ok=True)
-    return Archiving(place, folder, str, level=3, bodies=False).run()
+    return Archiving(place, folder, _unsaid, level=3, bodies=False).run()
 
 
 def frames(path: Path) -> list[bytes]:
@@ -215,7 +215,7 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
                 if not part:
                     for _ in shipping.base(lambda: True, clock.wall_ns()):
                         shipping.turn(look.counter(Counter.DURABLE_LSN))
-                    shipping.prune(kept)
+                    prune(place, kept)
                 while shipping.turn(look.counter(Counter.DURABLE_LSN)):
                     pass
                 live.pass_time(DAY_S / 2)
@@ -229,7 +229,8 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
     for which in (2 * (days - kept) + 1, 2 * (days - 11)):
         root = tmp_path / f"at{which}"
         root.mkdir()
-        done = Restoring(place, SpoolPaths(root), Settings(), Point(time_ns=times[which]), str).run(
+        done = Restoring(place, SpoolPaths(root), Settings(), Point(time_ns=times[which]),
+                         _unsaid).run(
             clock.wall_ns(), takes_place=False)
         assert done.ended and done.time_ns <= times[which]
         found = open_spool(root).instance

@@ -380,7 +380,7 @@ WRONG: Final = (
 
 
 def wrong_lines_are_seen(names: Names) -> bool:
-    return all(refuses(lambda text=each: rules(names, text), MapFailed) for each in WRONG) and (
+    return all(refuses(partial(rules, names, each), MapFailed) for each in WRONG) and (
         refuses(lambda: rules(names, "/a/ REPLACE\n", of_fields=False), MapFailed))
 
 

@@ -374,7 +374,7 @@ def signed(records: dict[str, list[str]], damaged: str = "") -> tuple[str, str]:
         owner, kind = name.split()
         lines += [f"{owner}. 60 IN {kind} {each}" for each in values]
     zone = dns.zone.from_text("\n".join(lines), origin="a.test.", relativize=False)
-    public = dns.dnssec.make_dnskey(key.public_key(), dns.dnssec.Algorithm.ED25519, flags=257)
+    public = dns.dnssec.make_dnskey(key.public_key(), dns.dnssectypes.Algorithm.ED25519, flags=257)
     dns.dnssec.sign_zone(zone, keys=[(key, public)], lifetime=86400, add_dnskey=True)
     text = zone.to_text(relativize=False)
     assert not damaged or text.count(damaged) == 1
