@@ -146,7 +146,8 @@ def test_sendmail_is_ours_when_it_is_asked_for(box: Box) -> None:
     assert "omon drop; systemctl enable --now omq-drop.socket" in said
     assert box.sh("dpkg-query -W -f '${Provides} ${Conflicts} ${Replaces}' omq-mta").split() == [
         "mail-transport-agent"] * 3
-    box.sh(f"for name in {names}; do test $(readlink -f $name) = /usr/lib/omq/bin/omq-sendmail; done")
+    for name in names.split():
+        assert box.run("readlink", "-f", name).strip() == "/usr/lib/omq/bin/omq-sendmail"
     box.run("dpkg", "--purge", "omq-mta")
     box.sh(f"for name in {names}; do test ! -e $name; done; test -x /usr/bin/omq-sendmail")
 
