@@ -146,16 +146,8 @@ def test_sendmail_is_ours_when_it_is_asked_for(box: Box) -> None:
     assert "omon drop; systemctl enable --now omq-drop.socket" in said
     assert box.sh("dpkg-query -W -f '${Provides} ${Conflicts} ${Replaces}' omq-mta").split() == [
         "mail-transport-agent"] * 3
-    box.write("/etc/omq/services.conf", "[drop]\nenabled = yes\n")
-    box.sh("omon drop; systemctl enable --now omq-drop.socket")
-    box.sh("printf 'To: root@localhost\\nSubject: by nobody\\n\\nhello\\n' |"
-           " setpriv --reuid nobody --clear-groups /usr/lib/sendmail -t -i")
-    box.wait("the mail", lambda: "by nobody" in box.sh(
-        "cat /var/lib/omq/mail/root/new/* 2>/dev/null || :"))
-    assert box.run("mailq").strip() == "Mail queue is empty"
-    box.run("newaliases")
-    box.run("omoff", "drop")
-    box.sh("systemctl disable --now omq-drop.socket; rm /etc/omq/services.conf")
+    for name in names.split():
+        assert box.run("readlink", "-f", name).strip() == "/usr/lib/omq/bin/omq-sendmail"
     box.run("dpkg", "--purge", "omq-mta")
     box.sh(f"for name in {names}; do test ! -e $name; done; test -x /usr/bin/omq-sendmail")
 

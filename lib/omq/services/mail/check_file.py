@@ -33,8 +33,8 @@ from omq.base.limits import KIB, MIB
 from omq.base.names import escape
 from omq.services.mail.mail_message import address_problem
 from omq.services.mail.map_errors import MapFailed
-from omq.services.mail.map_sources import Watched, joined_lines
 from omq.services.mail.smtp_address import grammar_problem
+from omq.services.mail.watched_file import Watched, joined_lines
 
 EXPRESSIONS_MAX: Final = 1000
 EXPRESSION_BYTES_MAX: Final = 4 * KIB

@@ -17,7 +17,6 @@ from omq.base.config_file import Entry, Section
 from omq.services.mail.check_file import CheckFile
 from omq.services.mail.content_checks import Checks
 from omq.services.mail.map_file import source_of
-from omq.services.mail.map_sources import Watched
 from omq.services.mail.maps import Maps, Source
 from omq.services.mail.mime_pieces import Kind
 from omq.services.mail.rewriting import (
@@ -29,6 +28,7 @@ from omq.services.mail.rewriting import (
     rewrite_problem,
 )
 from omq.services.mail.smtp_address import domain_problem
+from omq.services.mail.watched_file import Watched
 
 SECTIONS: Final = ("rewriting", "canonical_maps", "sender_canonical_maps",
                    "recipient_canonical_maps", "generic_maps", "checks")

@@ -21,7 +21,8 @@ from omq.base.config_file import Entry
 from omq.services.mail import map_sources as sources
 from omq.services.mail.map_ldap import LdapMap, load_directory
 from omq.services.mail.maps import Source
-from omq.services.mail.pipe_command import Pipe
+from omq.services.mail.routes import Pipe
+from omq.services.mail.watched_file import Watched
 
 _ALLOWED: Final = ("file:/path, regexp:/path, command:user /path words, sqlite:/path statement or "
                    "ldap:/path")
@@ -52,7 +53,7 @@ def source_of(entry: Entry, *, whole: bool, check: sources.Check | None = None) 
         raise entry.error("a space in the path", _ALLOWED)
     if kind == "ldap":
         return LdapMap(entry.key, load_directory(entry, path), check)
-    file = sources.Watched(entry.key, path)
+    file = Watched(entry.key, path)
     if kind == "regexp":
         return sources.RegexpMap(entry.key, file, check)
     return sources.FileMap(entry.key, file, check, whole)

@@ -23,7 +23,6 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import subprocess
@@ -31,7 +30,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 from omq.base.amounts import duration
@@ -40,9 +39,9 @@ from omq.base.names import escape
 from omq.services.mail.mail_message import address_problem, split_address
 from omq.services.mail.map_errors import MapFailed
 from omq.services.mail.pipe_channel import answer_of, arguments
-from omq.services.mail.pipe_command import Pipe
+from omq.services.mail.routes import Pipe
+from omq.services.mail.watched_file import Watched, joined_lines
 
-FILE_BYTES_MAX: Final = 64 * MIB
 EXPRESSIONS_MAX: Final = 1000
 EXPRESSION_BYTES_MAX: Final = 1 * KIB
 EXPRESSION_MEMORY_MAX: Final = 1 * MIB
@@ -53,7 +52,6 @@ ANY: Final = "*"
 _STEPS: Final = 1000  # of SQLite between two looks at the clock
 _READING: Final = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 
-_Content = TypeVar("_Content")
 Check = Callable[[str], str]
 """Why this is no value; empty: it is one."""
 
@@ -80,58 +78,6 @@ def checked(source: str, values: Sequence[str], check: Check) -> tuple[str, ...]
         if problem := check(each):
             raise MapFailed(source, f"{escape(each)!r} is no address: {problem}")
     return found or None
-
-
-@dataclass(slots=True)
-class Watched:
-    """A file whose content is read again when it has changed."""
-
-    name: str
-    path: Path
-    _stamp: tuple[int, ...] = ()
-    _content: Any = None
-
-    def content(self, parse: Callable[[str], _Content]) -> _Content:
-        """What `parse` makes of the file as it is now. MapFailed."""
-        try:
-            with open(self.path, "rb") as file:
-                stamp = _stamp(file.fileno())
-                if stamp == self._stamp:
-                    kept: _Content = self._content
-                    return kept
-                data = file.read(FILE_BYTES_MAX + 1)
-                if _stamp(file.fileno()) != stamp:
-                    raise MapFailed(self.name, f"{self.path} changes while it is read")
-            text = data.decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise MapFailed(self.name, f"{self.path} cannot be read: {error}") from error
-        if len(data) > FILE_BYTES_MAX:
-            raise MapFailed(self.name, f"{self.path} has more than {FILE_BYTES_MAX} bytes")
-        if not text.endswith("\n"):
-            raise MapFailed(self.name, f"{self.path} is empty, or its last line has no end: it may "
-                                       "be half written; write a new file and rename it")
-        content = parse(text)
-        self._stamp, self._content = (), content  # in this order: another thread may look
-        self._stamp = stamp
-        return content
-
-
-def _stamp(descriptor: int) -> tuple[int, ...]:
-    state = os.fstat(descriptor)
-    return state.st_ino, state.st_dev, state.st_size, state.st_mtime_ns
-
-
-def joined_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with their numbers; those that go on with the one before are joined to it."""
-    found: list[tuple[int, str]] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        if line[0] in " \t" and found:
-            found[-1] = found[-1][0], f"{found[-1][1]} {line.strip()}"
-        else:
-            found.append((number, line.strip()))
-    return found
 
 
 @dataclass(slots=True)

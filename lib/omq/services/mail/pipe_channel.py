@@ -35,7 +35,7 @@ from omq.services.mail.smtp_reply import Result, Verdict
 
 if TYPE_CHECKING:
     from omq.base.settings import Settings
-    from omq.services.mail.pipe_command import Pipe
+    from omq.services.mail.routes import Pipe
 
 OUTPUT_BYTES_MAX: Final = 4096
 OUTCOMES: Final[Mapping[int, tuple[Verdict, str]]] = MappingProxyType({

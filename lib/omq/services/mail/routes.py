@@ -32,7 +32,6 @@ from omq.services.mail.mail_message import Failure, split_address
 from omq.services.mail.mailbox_rules import MailboxRules
 from omq.services.mail.maildir import mailbox_name
 from omq.services.mail.map_errors import MapFailed
-from omq.services.mail.pipe_command import Pipe
 from omq.services.mail.smtp_address import literal, plain_local
 
 if TYPE_CHECKING:
@@ -88,6 +87,14 @@ class Peer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         tls = f"/{self.tls}" if self.tls else ""
         return f"{host}:{self.port}{tls}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """A command that takes mail: whose rights it has, its words."""
+
+    user: str
+    words: tuple[str, ...]
 
 
 TLS_LEVELS: Final = ("none", "may", "encrypt", "verify", "secure", "dane", "dane-only")

@@ -39,7 +39,6 @@ from omq.services.mail.mailbox_rules import rules_of
 from omq.services.mail.maildir import USER_RULE, mailbox_name
 from omq.services.mail.map_file import command_of, source_of
 from omq.services.mail.maps import Maps, Source
-from omq.services.mail.pipe_command import Pipe
 from omq.services.mail.routes import (
     DEFAULT,
     NOBODY,
@@ -47,6 +46,7 @@ from omq.services.mail.routes import (
     REPORT_ERROR,
     TLS_LEVELS,
     Peer,
+    Pipe,
     Routes,
     TlsRule,
     peer_of,

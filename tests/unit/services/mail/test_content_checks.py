@@ -15,10 +15,10 @@ import pytest
 from omq.services.mail import content_checks
 from omq.services.mail.check_file import PROGRAM_MAX, Action, CheckFile
 from omq.services.mail.content_checks import Checked, CheckFailed, Checks
-from omq.services.mail.map_sources import Watched
 from omq.services.mail.mime_pieces import BODY_BYTES_MAX, NESTING_MAX, SEGMENT_BYTES_MAX, Pieces
 from omq.services.mail.router import RouterService
 from omq.services.mail.routes_file import load_routes
+from omq.services.mail.watched_file import Watched
 from omq.services.readers.service import Defer, Move
 from tests.unit.services.mail.real import found, run
 

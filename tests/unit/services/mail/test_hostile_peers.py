@@ -16,8 +16,7 @@ from omq.services.mail.mx_lookup import NamesWorker
 from omq.services.mail.next_hop import NextHops
 from omq.services.mail.peer_line import Security
 from omq.services.mail.pipe_channel import PipeChannel
-from omq.services.mail.pipe_command import Pipe
-from omq.services.mail.routes import Peer, Routes
+from omq.services.mail.routes import Peer, Pipe, Routes
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
 from omq.services.mail.smtp_reply import Result, Verdict
 from tests.unit.services.mail.name_server import NameServer

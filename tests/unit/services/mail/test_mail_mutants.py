@@ -20,10 +20,10 @@ from omq.base.settings import Settings
 from omq.services.mail.dane import NotMatchedError
 from omq.services.mail.exchanger import Exchanger
 from omq.services.mail.map_errors import MapFailed
-from omq.services.mail.map_sources import Watched
 from omq.services.mail.peer_line import Security
 from omq.services.mail.routes import Peer, Routes, TlsRule
 from omq.services.mail.sts_policy import StsPolicy
+from omq.services.mail.watched_file import Watched
 
 Names = Mapping[str, Any]
 Sees = Callable[[Names], bool]

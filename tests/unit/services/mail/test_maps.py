@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from omq.base.errors import ConfigError
-from omq.services.mail import map_sources
+from omq.services.mail import map_sources, watched_file
 from omq.services.mail.map_errors import MapFailed, MapMissing
 from omq.services.mail.maps import Maps
 from omq.services.mail.router import RouterService
@@ -275,7 +275,7 @@ def test_maps_that_lead_on_without_end(routes: Callable[..., Routes], tmp_path: 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "map"
-    source = map_sources.FileMap("m", map_sources.Watched("m", path),
+    source = map_sources.FileMap("m", watched_file.Watched("m", path),
                                  map_sources.recipient_problem)
     path.write_text("a@here.test alice\n")
     assert source.look_up("a@here.test", 1.0) == ("alice",)
@@ -293,9 +293,9 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
                                               ) -> None:
     path, stamps = tmp_path / "map", iter([(1,), (2,)])
     path.write_text("a@here.test alice\n")
-    monkeypatch.setattr(map_sources, "_stamp", lambda descriptor: next(stamps))
+    monkeypatch.setattr(watched_file, "_stamp", lambda descriptor: next(stamps))
     with pytest.raises(MapFailed, match="changes while"):
-        map_sources.Watched("m", path).content(str)
+        watched_file.Watched("m", path).content(str)
 
 
 # what is bounded

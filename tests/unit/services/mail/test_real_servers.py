@@ -127,7 +127,7 @@ def test_the_parameters_of_postfix_are_there(tmp_path: Path) -> None:
     there = {line.partition(" =")[0] for line in said.splitlines()}
     assert len(there) > 500
     section = (ROOT / "lib/omq/docs/MAIL.md").read_text().partition(
-        "### Where the cells are from\n")[2].partition("\n## ")[0]
+        "## Where the cells are from\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")][1:]
     named = {name for row in rows for name in re.findall(r"`([a-z0-9_]+_[a-z0-9_]+)`", row)}
     assert len(named) > 25 and not named - there
