@@ -24,7 +24,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 
 from omqtools.omqspark.engine import F
-from omqtools.omqspark.words import Names, at
+from omqtools.omqspark.readable_columns import Names, at
 
 ALWAYS: Final = "1970-01-01"  # the day of all rows of a table that is not apart by day
 PARTS_MAX: Final = 24

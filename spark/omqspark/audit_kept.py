@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from omqtools.omqspark import encodings, parquet, plan
 from omqtools.omqspark.ids import swept
-from omqtools.omqspark.out import BESIDE, LOCK, Out
+from omqtools.omqspark.out_directory import BESIDE, LOCK, Out
 
 STATE: Final = "state.json"
 VERSION: Final = 1

@@ -37,8 +37,8 @@ from omqtools.omqspark.audited import (
     TURN,
     TURNS_MAX,
     Audited,
+    FindingCounts,
     Judged,
-    Told,
     Totals,
     judged,
     merged,
@@ -81,7 +81,7 @@ def in_steps(lake: Lake, engine: Later, known: Manifest, before: Audited, there:
     """What is new, and what is open; None: everything must be looked at. `there`: the folder of
     the QPoolIds that are in the pool or ended behind the archive."""
     rows = _Rows(lake, engine, known, before)
-    gone = rows.lost(there, checkpoint) if there is not None else Told({}, [])
+    gone = rows.lost(there, checkpoint) if there is not None else FindingCounts({}, [])
     key = [rows.batches, before.attempts_max, before.last_lsn, rows.rows_max]
     with at_work(lake, key) as kept:
         found = rows.messages(kept, say)
@@ -109,11 +109,11 @@ class _Rows:
              for ended, which in ((1, [batch.number for batch in new]), (0, [known.current]))]
             for table, ddl in (("messages", MESSAGES), ("stays", STAYS)))
 
-    def lost(self, there: str, checkpoint: int | None) -> Told:
+    def lost(self, there: str, checkpoint: int | None) -> FindingCounts:
         """Who is open and nowhere."""
         fs, path = plan.filesystem(there)
         ids = ds.dataset(path, IDS, "parquet", filesystem=fs)
-        found, waits = list[Told](), self._messages[1]
+        found, waits = list[FindingCounts](), self._messages[1]
         for part in intervals([(waits, "qpool"), (ids, "qpool")], self.rows_max):
             with self._engine() as engine:
                 rows = told(engine.createDataFrame(between(waits, "qpool", part)), "messages",
@@ -122,7 +122,7 @@ class _Rows:
                     between(ids, "qpool", part)), checkpoint), few=True)[1])
         return merged(found)
 
-    def messages(self, kept: Kept, say: Say) -> list[tuple[Totals, Told, Told]]:
+    def messages(self, kept: Kept, say: Say) -> list[tuple[Totals, FindingCounts, FindingCounts]]:
         """Of each interval of QPoolIds what was found; writes `given` and `waiting`."""
         parts = kept.once("messages", lambda: intervals(
             [(each, "qpool") for each in (*self._messages, *self._stays)], self.rows_max))
@@ -135,7 +135,7 @@ class _Rows:
             if not kept.has(f"messages-{place}"):
                 say(f"audit: step {place + 1} of {len(parts)} of messages")
             totals, final, still = kept.step(f"messages-{place}", look)
-            found.append((Totals(**totals), Told(*final), Told(*still)))
+            found.append((Totals(**totals), FindingCounts(*final), FindingCounts(*still)))
         return found
 
     def _message_step(self, engine: Any, part: Interval) -> tuple[Any, dict[str, pa.Table]]:
@@ -149,7 +149,7 @@ class _Rows:
             "given": lines(given, messages).toArrow(),
             "waiting": waiting(stays, messages).distinct().toArrow()}
 
-    def order(self, kept: Kept, say: Say) -> tuple[list[Told], list[list[int]]]:
+    def order(self, kept: Kept, say: Say) -> tuple[list[FindingCounts], list[list[int]]]:
         """Of each interval of LSNs what was found; and the lines in which somebody waits."""
         for batch, files in self._by_bronze().items():
             def read(batch: int = batch, files: list[int] = files
@@ -161,7 +161,7 @@ class _Rows:
         waits = kept.dataset("waiting", WAITS)
         parts = kept.once("order", lambda: intervals(
             [(given, "given_lsn"), (chosen, "given_lsn")], self.rows_max))
-        turns, found = _turns(self._before.turns), list[Told]()
+        turns, found = _turns(self._before.turns), list[FindingCounts]()
         for place, part in enumerate(parts):
             def look(part: Interval = part, turns: pa.Table = turns, name: str = f"turns-{place}"
                      ) -> tuple[Any, dict[str, pa.Table]]:
@@ -177,7 +177,7 @@ class _Rows:
 
             if not kept.has(f"order-{place}"):
                 say(f"audit: step {place + 1} of {len(parts)} of the order")
-            found.append(Told(*kept.step(f"order-{place}", look)))
+            found.append(FindingCounts(*kept.step(f"order-{place}", look)))
             turns = kept.dataset(f"turns-{place}", turns.schema).to_table()
         with self._engine() as engine:
             last = engine.createDataFrame(turns).join(engine.streamed(waits), list(LINE),

@@ -33,7 +33,7 @@ from omqtools.omqspark.engine import F
 from omqtools.omqspark.findings import LINE, chosen, in_turn, latest, lines
 from omqtools.omqspark.lake import Lake, lives
 from omqtools.omqspark.manifest import Manifest
-from omqtools.omqspark.out import AUDITED
+from omqtools.omqspark.out_directory import AUDITED
 
 VERSION: Final = 1
 TURNS_MAX: Final = 100_000
@@ -121,7 +121,7 @@ class Totals:
             max(self.born_max, other.born_max), self.comes_back or other.comes_back)
 
 
-def judged(known: Manifest, before: Audited, totals: Totals, final: Told,
+def judged(known: Manifest, before: Audited, totals: Totals, final: FindingCounts,
            turns: list[list[int]]) -> Audited:
     """All that was judged with this."""
     return Audited(
@@ -133,7 +133,7 @@ def judged(known: Manifest, before: Audited, totals: Totals, final: Told,
         [*before.findings, *final.findings][:FINDINGS_MAX], turns)
 
 
-class Told(NamedTuple):
+class FindingCounts(NamedTuple):
     """How many findings there are of each kind, and some of them."""
 
     counts: dict[str, int]
@@ -145,7 +145,7 @@ class Judged(NamedTuple):
 
     now: Audited
     totals: Totals
-    still: Told
+    still: FindingCounts
 
 
 class Basis:
@@ -182,14 +182,14 @@ def waiting(stays: DataFrame, messages: DataFrame) -> DataFrame:
         messages.select("qpool", "producer_pid"), "qpool").select(*LINE)
 
 
-def some_of(rows: DataFrame, *, few: bool) -> tuple[Told, Told]:
+def some_of(rows: DataFrame, *, few: bool) -> tuple[FindingCounts, FindingCounts]:
     """Findings: of what is final, and of what may still change. To keep the rows costs more than to
     find few of them twice, if there are any at all."""
     rows = rows if few else rows.persist()
     counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for row in rows.groupBy("final", "kind").count().collect():
         counts[not row["final"]][row["kind"]] = row["count"]
-    final, still = (Told(each, [
+    final, still = (FindingCounts(each, [
         row.asDict() for kind in each for row in rows.where(
             (F.col("kind") == kind) & (F.col("final") == (each is counts[0]))).drop("final")
         .orderBy("lsn").limit(EXAMPLES_MAX).collect()]) for each in counts)
@@ -198,12 +198,12 @@ def some_of(rows: DataFrame, *, few: bool) -> tuple[Told, Told]:
     return final, still
 
 
-def merged(parts: Sequence[Told]) -> Told:
+def merged(parts: Sequence[FindingCounts]) -> FindingCounts:
     """Those of several steps as one."""
     counts, by_kind = Counter[str](), dict[str, list[dict[str, Any]]]()
     for part in parts:
         counts.update(part.counts)
         for each in part.findings:
             by_kind.setdefault(each["kind"], []).append(each)
-    return Told(dict(counts), [each for kind in by_kind for each in sorted(
+    return FindingCounts(dict(counts), [each for kind in by_kind for each in sorted(
         by_kind[kind], key=lambda each: int(each["lsn"]))[:EXAMPLES_MAX]])

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from omqtools.omqspark import columns, decode, encodings, plan
 from omqtools.omqspark.engine import is_columnar
-from omqtools.omqspark.work import Task, Work
+from omqtools.omqspark.source_read import Task, Work
 
 GROUP_ROWS: Final = 256 * 1024
 """Rows of a row group: about 60 MB of memory for each day that a task has open."""

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path as Curve
 
-from omqtools.omqspark.bars import busiest, by_reader, reader_label, reader_said
+from omqtools.omqspark.reader_bars import busiest, by_reader, reader_label, reader_said
 from omqtools.omqspark.topmost import Queues
 
 WIDTH, HEIGHT = 10.0, 3.6  # inches

@@ -35,7 +35,7 @@ from omqtools.omqspark.bronze import TaskFiles
 from omqtools.omqspark.joined_parts import join_parts
 from omqtools.omqspark.lake import EVENTS_OF
 from omqtools.omqspark.manifest import Batch, Manifest
-from omqtools.omqspark.out import AUDITED, LIVES, SNAPSHOTS_KEPT, STATES, Out
+from omqtools.omqspark.out_directory import AUDITED, LIVES, SNAPSHOTS_KEPT, STATES, Out
 from omqtools.omqspark.pipeline import EXAMPLES_MAX
 from omqtools.omqspark.table_logs import trim
 

@@ -24,7 +24,7 @@ from omqtools.omqspark import gold, parquet
 from omqtools.omqspark.answer_tables import ALWAYS, PARTS_MAX, Answer, Basis, Index
 from omqtools.omqspark.engine import F, is_columnar
 from omqtools.omqspark.lake import Lake
-from omqtools.omqspark.words import at, named
+from omqtools.omqspark.readable_columns import at, named
 
 ANSWERS_AT_ONCE: Final = 3  # each waits more than it works
 DAY: Final = "{:%Y-%m-%d}"

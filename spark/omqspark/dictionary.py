@@ -78,7 +78,7 @@ def word(kind: pa.DataType) -> str:
 def main(argv: list[str]) -> int:
     """`python -m omqtools.omqspark.dictionary OUT`: the page, of the tables of OUT."""
     from omqtools.omqspark import views
-    from omqtools.omqspark.out import Out
+    from omqtools.omqspark.out_directory import Out
 
     sys.stdout.write(page(source_schemas() | views.schemas(Out(argv[0]))))
     return 0

@@ -27,11 +27,11 @@ from typing import Any, Final
 
 from omq.base.errors import NoArchive, OutBusy
 from omq.format.archive import ArchiveHeader
-from omqtools.omqspark import kept, plan
+from omqtools.omqspark import archive_holds, plan
 from omqtools.omqspark.job import unknown
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
+from omqtools.omqspark.output_lines import say
 from omqtools.omqspark.plan import Listed
-from omqtools.omqspark.said import say
 
 STREAM: Final = "follow"
 UNIT: Final = """# Made by omq-spark follow --unit, for /etc/systemd/system/omq-follow.service
@@ -112,15 +112,15 @@ class Following:
     def _new(self) -> bool:
         """Whether there is a file to read; from the first such on the archive is held."""
         known = self.out.manifest()
-        spool = kept.spool_of(self.archive)
+        spool = archive_holds.spool_of(self.archive)
         try:
             listed = plan.listing(self.archive)
         except NoArchive:
-            kept.keep(spool, STREAM, 0)
+            archive_holds.keep(spool, STREAM, 0)
             return False
         found = [item for item in listed if unknown(known, item)]
         fresh = [item.number for item in found if item.number not in known.files]
-        kept.keep(spool, STREAM, min(fresh, default=listed[-1].number + 1))
+        archive_holds.keep(spool, STREAM, min(fresh, default=listed[-1].number + 1))
         new = False
         for item, head in plan.heads(self.archive, found, bytes.fromhex(known.uuid)):
             if isinstance(head, ArchiveHeader):

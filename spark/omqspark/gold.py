@@ -20,7 +20,7 @@ from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percenti
 from omqtools.omqspark.engine import F, Window
 from omqtools.omqspark.hand_outs import HAND_OUTS
 from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
-from omqtools.omqspark.words import at, how
+from omqtools.omqspark.readable_columns import at, how
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S

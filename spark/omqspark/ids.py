@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from omq.base.arrays import Vector
 from omqtools.omqspark import plan
 from omqtools.omqspark.encodings import DELTA
-from omqtools.omqspark.out import BESIDE, Out
+from omqtools.omqspark.out_directory import BESIDE, Out
 
 GROUP: Final = 1 << 20
 """QPoolIds that are held until they are written."""

@@ -22,7 +22,7 @@ import pandas as pd
 
 from omq.base.errors import SparkMissing
 from omqtools.omqspark import charts
-from omqtools.omqspark.bars import busiest, by_reader, reader_label, reader_said
+from omqtools.omqspark.reader_bars import busiest, by_reader, reader_label, reader_said
 from omqtools.omqspark.topmost import Queues
 
 Figure = dict[str, Any]

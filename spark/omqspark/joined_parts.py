@@ -6,7 +6,7 @@ within MEMORY. The new part has the number of a merged batch, which counts alrea
 it.
 
 In the middle of a crash: the index of the current batch names the new parts when it is renamed,
-behind them. Those of before stay while an index that is kept names them (out.py).
+behind them. Those of before stay while an index that is kept names them (out_directory.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from omqtools.omqspark import parquet
 from omqtools.omqspark.duck import Session
 from omqtools.omqspark.engine import columnar
 from omqtools.omqspark.gold import ANSWERS
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
 
 MEMORY: Final = "1g"
 

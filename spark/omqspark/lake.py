@@ -13,9 +13,9 @@ from pyspark.sql.types import IntegerType, StructType
 from omqtools.omqspark import derived, parquet
 from omqtools.omqspark.engine import F, columnar
 from omqtools.omqspark.manifest import Manifest
-from omqtools.omqspark.out import LIVES, Out
+from omqtools.omqspark.out_directory import LIVES, Out
+from omqtools.omqspark.readable_columns import at
 from omqtools.omqspark.session import Later, sized
-from omqtools.omqspark.words import at
 
 EVENTS_OF: Final = {"bronze": "events", "names": "dict"}  # which columns they have
 

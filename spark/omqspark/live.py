@@ -48,7 +48,7 @@ from omq.storage.journal_scan import Block, FileScan
 from omq.storage.spool import open_spool
 from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.decode import Filter
-from omqtools.omqspark.waiting import Waiting, missing_text
+from omqtools.omqspark.stream_waits import Waiting, missing_text
 
 LOOKS: Final = 3  # for a file that has just moved
 READ_BYTES: Final = 64 << 20  # of the live journal in one look

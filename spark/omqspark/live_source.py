@@ -24,10 +24,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from omq.base.errors import BadRequest
-from omqtools.omqspark.kept import keep
+from omqtools.omqspark.archive_holds import keep
 from omqtools.omqspark.live import Live, Piece, Position
-from omqtools.omqspark.waiting import Waiting
-from omqtools.omqspark.work import Work
+from omqtools.omqspark.source_read import Work
+from omqtools.omqspark.stream_waits import Waiting
 
 
 @dataclass

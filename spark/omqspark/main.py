@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from omq.base.errors import BadRequest, Exit
 from omqtools.omqspark.instants import at_instant
 from omqtools.omqspark.options import FAIL_ON, NAME, one_of_two, parser
-from omqtools.omqspark.said import line, say
+from omqtools.omqspark.output_lines import line, say
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
-    from omqtools.omqspark.out import Out
+    from omqtools.omqspark.out_directory import Out
     from omqtools.omqspark.report import Drawn
 
 
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     from omqtools.omqspark.failures import quiet, told
 
     if options.command in _PLAIN:
-        from omqtools.omqspark.out import Out
+        from omqtools.omqspark.out_directory import Out
 
         with told():
             return _PLAIN[options.command](Out(options.out), options)
@@ -53,9 +53,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _with_spark(options: argparse.Namespace) -> int:
-    from omqtools.omqspark.classes import class_archive
+    from omqtools.omqspark.archive_holds import while_it_runs
     from omqtools.omqspark.failures import told
-    from omqtools.omqspark.kept import while_it_runs
+    from omqtools.omqspark.jvm_classes import class_archive
     from omqtools.omqspark.lake import Lake
     from omqtools.omqspark.session import Later, end, session
 
@@ -124,7 +124,7 @@ def _tables(lake: Out, options: argparse.Namespace) -> int:
 
 def _audit(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.audit import audit
-    from omqtools.omqspark.out import AUDIT
+    from omqtools.omqspark.out_directory import AUDIT
 
     wanted = FAIL_ON if options.fail_on == "any" else tuple(
         word for word in options.fail_on.split(",") if word and word != "none")
@@ -140,8 +140,8 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _state(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark.report_tables import queue_names
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.shown import queue_names
     from omqtools.omqspark.state import state_at
 
     sized(lake.spark, lake.frames())
@@ -155,8 +155,8 @@ def _state(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _biography(lake: Lake, options: argparse.Namespace) -> int:
+    from omqtools.omqspark.report_tables import queue_names
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.shown import queue_names
     from omqtools.omqspark.state import biography, told
 
     sized(lake.spark, lake.frames())
@@ -180,7 +180,7 @@ def _read_ahead() -> None:
 
 def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) -> int:
     from omqtools.omqspark import plan
-    from omqtools.omqspark.out import AUDIT
+    from omqtools.omqspark.out_directory import AUDIT
     from omqtools.omqspark.report import make
 
     data = lake.get(AUDIT)
@@ -210,7 +210,7 @@ def _refresh(lake: Lake, options: argparse.Namespace) -> int:
 def _audit_and_report(lake: Lake, options: argparse.Namespace) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
-    from omqtools.omqspark.out import Out
+    from omqtools.omqspark.out_directory import Out
     from omqtools.omqspark.report import drawn
 
     with ThreadPoolExecutor(1) as beside:

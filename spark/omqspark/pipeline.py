@@ -53,12 +53,12 @@ from omqtools.omqspark.job import Job, refuse_another, unknown, what_to_do
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.lifecycle import Ends, given_out, lifecycle, stays, with_work
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
-from omqtools.omqspark.older import upgraded
-from omqtools.omqspark.out import LIVES
+from omqtools.omqspark.older_versions import upgraded
+from omqtools.omqspark.out_directory import LIVES
 from omqtools.omqspark.plan import Listed
+from omqtools.omqspark.readable_columns import lived, names_told, queue_names
 from omqtools.omqspark.session import Later
-from omqtools.omqspark.words import lived, names_told, queue_names
-from omqtools.omqspark.work import Task, Work
+from omqtools.omqspark.source_read import Task, Work
 
 FILES_PER_BATCH = 200
 EXAMPLES_MAX = 100

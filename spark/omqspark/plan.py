@@ -24,7 +24,7 @@ from omq.format.archive import BLOCK_BYTES, HEADER, ArchiveHeader, Section, deco
 from omq.format.findings import Finding, Kind
 from omq.storage.archive_file import ArchiveFile, open_archive
 from omq.storage.spool import open_spool
-from omqtools.omqspark.kept import spool_of
+from omqtools.omqspark.archive_holds import spool_of
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NAME: Final = re.compile(r"([0-9]{10})\.oma")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omq.base.errors import BadRequest, Exit
 from omqtools.omqspark.instants import span
 from omqtools.omqspark.options import NAME
-from omqtools.omqspark.said import line, say
+from omqtools.omqspark.output_lines import line, say
 
 if TYPE_CHECKING:
     from omqtools.omqspark.lake import Lake
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def whatif_readers(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.lake import all_stays
-    from omqtools.omqspark.presence import steps
+    from omqtools.omqspark.reader_presence import steps
+    from omqtools.omqspark.report_tables import queue_names
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.shown import queue_names
     from omqtools.omqspark.whatif import whatif
 
     sized(lake.spark, lake.frames())
@@ -58,9 +58,9 @@ def whatif_sends(options: argparse.Namespace) -> int:
 def readers_for(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.advise import advise
     from omqtools.omqspark.lake import all_stays
-    from omqtools.omqspark.presence import steps
+    from omqtools.omqspark.reader_presence import steps
+    from omqtools.omqspark.report_tables import queue_names
     from omqtools.omqspark.session import sized
-    from omqtools.omqspark.shown import queue_names
 
     sized(lake.spark, lake.frames())
     return _told(advise(all_stays(lake), options.wait_s, steps(lake), **span(options.day)),

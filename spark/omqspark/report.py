@@ -4,8 +4,8 @@ pictures as PNG files.
 For a reader who never saw the system: on top what this is about (the instance, the time, what the
 audit judged) and what was unusual (summary.py); each picture has a sentence that says what it shows
 and what would be a bad sign. A picture has the busiest queues and all others as one; minutes are
-put together as they are read (shown.py), so a page of two years costs no more memory than one of a
-day.
+put together as they are read (report_tables.py), so a page of two years costs no more memory than
+one of a day.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from omq.base.clock import NS_PER_S
-from omqtools.omqspark import charts, interactive, shown
-from omqtools.omqspark.bars import FEW_MESSAGES
+from omqtools.omqspark import charts, interactive, report_tables
 from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import Manifest
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.page import page, picture
+from omqtools.omqspark.reader_bars import FEW_MESSAGES
 from omqtools.omqspark.summary import (
     Sentence,
     counted,
@@ -79,15 +79,15 @@ class Drawn:
 
 def drawn(out: Out) -> Drawn:
     """Read what is to be shown, and draw it: most of what a report costs."""
-    rows = {table: shown.fetched(out, table) for table in
+    rows = {table: report_tables.fetched(out, table) for table in
             {section[2] for section in SECTIONS} - {HOURS_OF_DAY} | {"sizes", "operators"}}
     wanted = {int(number) for each in rows.values() for column in NUMBERS if column in each
               for number in each[column].unique()} - {0}
-    names = Queues.of(shown.queue_names(out, wanted), rows["queue_hour"])
+    names = Queues.of(report_tables.queue_names(out, wanted), rows["queue_hour"])
     hours = rows["queue_hour"]
     told = rows | {"queue_minute": names.minutes(rows["queue_minute"]), HOURS_OF_DAY: (
         hours if hours.empty else _whole(by_hour_of_day(hours, _spans(out.known()))))}
-    return Drawn(rows, names, shown.oldest(out), {
+    return Drawn(rows, names, report_tables.oldest(out), {
         key: (_png(draw(told[table], names)), interactive.FIGURES[key](told[table], names))
         for key, _, table, draw, _ in SECTIONS if not told[table].empty})
 

@@ -25,7 +25,7 @@ from omq.base.errors import BadRequest, SparkMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from omqtools.omqspark.classes import ClassArchive
+    from omqtools.omqspark.jvm_classes import ClassArchive
 
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -102,7 +102,7 @@ def session(extra: dict[str, str] | None = None, *, quick: bool = False,
         _environment(settings, f"{QUICK} {heap} {kept}" if quick else "")
     from pyspark import SparkConf, SparkContext
 
-    from omqtools.omqspark.remembered import remember
+    from omqtools.omqspark.jvm_lookups import remember
 
     SparkContext._ensure_initialized()
     known = SparkConf()

@@ -57,11 +57,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from omq.base.errors import ArchivePruned, NoArchive, OffsetUnknown
-from omqtools.omqspark import work
+from omqtools.omqspark import source_read
+from omqtools.omqspark.archive_holds import keep, spool_of
 from omqtools.omqspark.decode import FIELDS, Filter
-from omqtools.omqspark.kept import keep, spool_of
-from omqtools.omqspark.waiting import Waiting
-from omqtools.omqspark.work import Task, Work
+from omqtools.omqspark.source_read import Task, Work
+from omqtools.omqspark.stream_waits import Waiting
 
 _TESTS = {EqualTo: "=", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<",
           LessThanOrEqual: "<=", In: "in"}
@@ -76,7 +76,7 @@ class OmqjSource(DataSource):
         return "omqj"
 
     def schema(self) -> StructType:
-        return work.schema(self.options)
+        return source_read.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if "spool" in self.options:

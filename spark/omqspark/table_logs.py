@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 
 from omq.base.clock import NS_PER_S
 from omqtools.omqspark import plan, tables
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
 
 DAY_NS: Final = 86_400 * NS_PER_S
 CHECKPOINT_BYTES: Final = 16 * 1024

@@ -44,7 +44,7 @@ from omqtools.omqspark.dictionary import described
 from omqtools.omqspark.gold import ANSWERS
 from omqtools.omqspark.manifest import of_another
 from omqtools.omqspark.meanings import MEANINGS
-from omqtools.omqspark.out import LIVES, VERSIONS, Out
+from omqtools.omqspark.out_directory import LIVES, VERSIONS, Out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

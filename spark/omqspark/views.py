@@ -17,8 +17,8 @@ import pyarrow as pa
 from omqtools.omqspark import tables
 from omqtools.omqspark.derived import DERIVED, fields
 from omqtools.omqspark.duck_text import PLAIN, duck, literal
-from omqtools.omqspark.out import Out
-from omqtools.omqspark.words import RENAMED
+from omqtools.omqspark.out_directory import Out
+from omqtools.omqspark.readable_columns import RENAMED
 
 if TYPE_CHECKING:
     import duckdb

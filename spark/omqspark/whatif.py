@@ -7,7 +7,8 @@ those that happened is the error that every answer has: `error_s`, the mean diff
 message's wait, and `error_share`, that as a share of the mean wait (or of the mean work, if waits
 are shorter). Above ERROR_SHARE_MAX there is no answer: `refused`. Readers take as many messages at
 once as they were seen to take (`batch`), and do one after another. While a reader was not there
-(dead and not back yet, stopped, its manager down) it gets nothing in the replay (presence.py).
+(dead and not back yet, stopped, its manager down) it gets nothing in the replay
+(reader_presence.py).
 
 What takes a reader's time and has no wait to be told is replayed as a load: it comes when it really
 began, and goes first. That is the last attempt of a message that was put off, held, or given again
@@ -34,7 +35,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from omq.base.clock import NS_PER_S
-from omqtools.omqspark.presence import away, is_known
+from omqtools.omqspark.reader_presence import away, is_known
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
 
 COLUMNS = ("queue int, readers int, batch int, at_once int, kind string, messages bigint, "

@@ -24,7 +24,7 @@ from typing import Any
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.compact import compact
 from omqtools.omqspark.lake import Lake
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import drawn
 from omqtools.omqspark.session import Later, end, session

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from omqtools.omqspark import bronze, columns, decode, plan
 from omqtools.omqspark.lifecycle import lifecycle
 from omqtools.omqspark.session import session
-from omqtools.omqspark.work import FAILFAST, Work
+from omqtools.omqspark.source_read import FAILFAST, Work
 
 RUNS = int(os.environ.get("RUNS", "2"))
 SCANS = 6  # of what ends at once: the JVM compiles a scan anew in the first ones

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from omq.base.errors import OmqError
-from omq.services.delivery.published import read_published
+from omq.services.delivery.scheduler_status import read_published
 from tests.demo.feed import FeedCounts
 
 LINE_EVERY_S = 2.0

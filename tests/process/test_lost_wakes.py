@@ -33,8 +33,8 @@ from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.link import Link
 from omq.ipc.client.reader import Reader
 from omq.ipc.wire.exchange import Answer
-from omq.services.amqp.hands import Hands
-from omq.services.amqp.taker import Given, Taker
+from omq.services.amqp.taker import TakenMessage, Taker
+from omq.services.amqp.thread_pool import ThreadPool
 from omq.tasks.pump import Pump
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, start
@@ -43,7 +43,7 @@ OWN = frozenset(str(Path(omq.__file__).parent / each) for each in (
     "ipc/client/reader.py", "ipc/client/reader_selector.py", "ipc/client/group.py",
     "ipc/client/ids_asked.py", "ipc/client/unit_taking.py", "ipc/client/interruptible.py",
     "ipc/client/link.py", "ipc/client/registration.py", "ipc/client/reply_wait.py", "aio/unit.py",
-    "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py", "services/amqp/turning.py"))
+    "aio/reader.py", "tasks/pump.py", "services/amqp/taker.py", "services/amqp/reader_turns.py"))
 """Where waits are begun and ended; between two lines of the others nothing of that changes."""
 STRANGER = b"stranger"
 
@@ -313,7 +313,7 @@ class Ear:
     """Of a taker."""
 
     def began(self) -> None: ...
-    def took(self, messages: list[Given], *, drained: bool) -> None: ...
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None: ...
     def ended_by(self, error: Exception | None) -> None: ...
 
 
@@ -329,7 +329,7 @@ def test_the_thread_of_a_link_of_amqp(omq_instance: Instance) -> None:
             loops.append(asyncio.new_event_loop())
 
         async def begin() -> Taker:
-            return Taker(connect, "A", where, Settings(), Ear(), Hands(1, "turns"))
+            return Taker(connect, "A", where, Settings(), Ear(), ThreadPool(1, "turns"))
 
         taker = loops[0].run_until_complete(begin())
         taker.want(1, 1 << 20)

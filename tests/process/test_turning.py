@@ -18,8 +18,8 @@ needs_proton()
 
 from omq.base.settings import Settings  # noqa: E402
 from omq.ipc.client import parking  # noqa: E402
-from omq.services.amqp.hands import Hands  # noqa: E402
-from omq.services.amqp.taker import Given, Taker  # noqa: E402
+from omq.services.amqp.taker import TakenMessage, Taker  # noqa: E402
+from omq.services.amqp.thread_pool import ThreadPool  # noqa: E402
 from tests.process.instance import MANAGER, Instance  # noqa: E402
 from tests.process.processes import start  # noqa: E402
 from tests.waiting import until  # noqa: E402
@@ -35,7 +35,7 @@ class Ear:
     """Of a taker: what it has heard, and who waits for that."""
 
     def __init__(self, news: asyncio.Event) -> None:
-        self.given: list[Given] = []
+        self.given: list[TakenMessage] = []
         self.begun = self.drains = 0
         self.ends: list[Exception | None] = []
         self._news = news
@@ -44,7 +44,7 @@ class Ear:
         self.begun += 1
         self._news.set()
 
-    def took(self, messages: list[Given], *, drained: bool) -> None:
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None:
         self.given += messages
         self.drains += drained
         self._news.set()
@@ -68,7 +68,7 @@ def world(omq_instance: Instance) -> Iterator[Instance]:
     yield omq_instance
 
 
-def made(world: Instance, hands: Hands, queue: str = "A", news: asyncio.Event | None = None
+def made(world: Instance, hands: ThreadPool, queue: str = "A", news: asyncio.Event | None = None
          ) -> tuple[Taker, Ear]:
     ear = Ear(news or asyncio.Event())
     return Taker(lambda: world.connect("link"), queue, "", Settings(), ear, hands), ear
@@ -83,7 +83,7 @@ async def closed(taker: Taker, ear: Ear) -> None:
 
 def test_idle_ones_have_no_thread(world: Instance) -> None:
     async def run() -> None:
-        hands = Hands(2, "turns")
+        hands = ThreadPool(2, "turns")
         before = threading.active_count()
         news = asyncio.Event()  # of all of them
         several = [made(world, hands, news=news) for _ in range(MANY)]
@@ -94,7 +94,7 @@ def test_idle_ones_have_no_thread(world: Instance) -> None:
         with world.connect() as puts:
             for _ in range(MANY):
                 puts.put("A", b"x")
-        got: list[Given] = []
+        got: list[TakenMessage] = []
         await several[0][1].until(lambda: sum(len(ear.given) for _, ear in several) == MANY)
         for _, ear in several:
             got += ear.given
@@ -114,7 +114,7 @@ def test_idle_ones_have_no_thread(world: Instance) -> None:
 def test_what_is_said_while_it_waits(world: Instance) -> None:
     """At each moment of a turn: it is said again and again, without a look at how far it came."""
     async def run() -> None:
-        hands = Hands(1, "turns")
+        hands = ThreadPool(1, "turns")
         taker, ear = made(world, hands)
         taker.want(1, 1 << 20)
         for _ in range(200):
@@ -142,7 +142,7 @@ def test_the_manager_comes_again(world: Instance, tmp_path: Path, ends: str) -> 
     begun = tmp_path / "begun"
 
     async def run() -> None:
-        hands = Hands(2, "turns")
+        hands = ThreadPool(2, "turns")
         several = [made(world, hands, queue) for queue in "ABC"]
         for taker, ear in several:
             taker.want(10, 1 << 20)
@@ -178,7 +178,7 @@ def test_a_manager_without_bells(world: Instance, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(parking, "wanted", lambda connection: False)
 
     async def run() -> None:
-        hands = Hands(1, "turns")
+        hands = ThreadPool(1, "turns")
         several = [made(world, hands, queue) for queue in "AB"]
         for taker, _ in several:
             taker.want(10, 1 << 20)

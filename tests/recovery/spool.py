@@ -25,9 +25,9 @@ from omq.storage import poolctrl
 from omq.storage.containers import create
 from omq.storage.files import File, open_file
 from omq.storage.journal import file_name, numbers_in
+from omq.storage.journal_retire import retire
 from omq.storage.payloads import read_payload
 from omq.storage.pool import PoolFiles
-from omq.storage.retire import retire
 from omq.storage.store import StoreWriter
 from tests.unit.core.redo_world import SETTINGS, TIME_NS, Known, World, found, messages
 

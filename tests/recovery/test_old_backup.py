@@ -17,7 +17,7 @@ from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
 from omq.storage.journal_reader import read_entry
-from omq.storage.retire import retire
+from omq.storage.journal_retire import retire
 from tests.recovery.spool import Spool, repair, run, scan, start
 from tests.unit.core.redo_world import Known, QuietDisk
 

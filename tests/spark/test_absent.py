@@ -16,7 +16,7 @@ from omq.base.errors import ArchivePruned, Damaged, OffsetUnknown
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import file_name, numbers_in
-from omq.storage.retire import retire
+from omq.storage.journal_retire import retire
 from omqtools.omqspark import parquet
 from omqtools.omqspark.live import Live, Position
 from omqtools.omqspark.live_source import LiveReader, LiveStreamReader

@@ -20,7 +20,7 @@ import pytest
 from omqtools.omqspark import audit_kept, audit_steps, audited, ids, intervals, session
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
-from omqtools.omqspark.out import AUDITED, BESIDE, LOCK
+from omqtools.omqspark.out_directory import AUDITED, BESIDE, LOCK
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.spark.conftest import generated

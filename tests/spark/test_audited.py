@@ -15,7 +15,7 @@ from omqtools.omqspark.audit import audit
 from omqtools.omqspark.audited import Audited, Basis, earlier
 from omqtools.omqspark.findings import out_of_order
 from omqtools.omqspark.lake import Lake, all_messages
-from omqtools.omqspark.out import AUDITED
+from omqtools.omqspark.out_directory import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import sized
 from tests.spark.conftest import generated

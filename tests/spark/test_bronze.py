@@ -16,7 +16,7 @@ from omq.base.errors import BadRequest, SparkFailed
 from omq.format.archive import NAME, ROW, NameKind
 from omq.storage.archive_names import text_rows
 from omqtools.omqspark import bronze, columns, decode, failures, plan
-from omqtools.omqspark.work import Work
+from omqtools.omqspark.source_read import Work
 from tests.spark.conftest import generated
 
 NAMES = list(columns.BRONZE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from omqtools.omqspark.classes import ARCHIVES_KEPT, PREFIX, ClassArchive, class_archive
+from omqtools.omqspark.jvm_classes import ARCHIVES_KEPT, PREFIX, ClassArchive, class_archive
 from omqtools.omqspark.session import ARROW, CONF, DEFAULTS, NO_CONF, _environment
 
 

@@ -20,10 +20,10 @@ import pytest
 
 from omq.base.errors import Exit
 from omqtools.omqspark.columns import BRONZE
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import FEW_FRAMES, Later
-from omqtools.omqspark.work import Work
+from omqtools.omqspark.source_read import Work
 from tests import needs
 from tests.spark.conftest import generated
 from tests.spark.test_submit import END_S, MADE_HERE, MASTER, packed, submitted

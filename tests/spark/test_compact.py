@@ -19,7 +19,7 @@ from omqtools.omqspark.audit import audit
 from omqtools.omqspark.compact import compact, recent
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest
-from omqtools.omqspark.out import AUDITED, Out
+from omqtools.omqspark.out_directory import AUDITED, Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.spark.conftest import generated

@@ -14,7 +14,7 @@ from omqtools.omqspark.compact import compact
 from omqtools.omqspark.duck import Session
 from omqtools.omqspark.engine import columnar
 from omqtools.omqspark.lake import Lake
-from omqtools.omqspark.out import LIVES, Out
+from omqtools.omqspark.out_directory import LIVES, Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.spark.conftest import generated

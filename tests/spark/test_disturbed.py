@@ -15,7 +15,7 @@ import pytest
 
 from omq.base.errors import Exit
 from omqtools.omqspark import views
-from omqtools.omqspark.out import VERSIONS, Out
+from omqtools.omqspark.out_directory import VERSIONS, Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests import needs

@@ -14,13 +14,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from omqtools.omqspark import bronze, ids, parquet, shown
+from omqtools.omqspark import bronze, ids, parquet, report_tables
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.columns import BRONZE
 from omqtools.omqspark.lake import Lake
-from omqtools.omqspark.out import BESIDE, Out
+from omqtools.omqspark.out_directory import BESIDE, Out
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.work import Work
+from omqtools.omqspark.source_read import Work
 from tests.spark.conftest import generated
 
 MESSAGES = 3000
@@ -123,9 +123,9 @@ def test_who_waits_is_looked_at_without_pandas(lake: Lake, monkeypatch: pytest.M
         raise AssertionError("a file as a whole")
 
     monkeypatch.setattr(parquet, "each_file", refused)
-    found = shown.oldest(lake)
+    found = report_tables.oldest(lake)
     assert isinstance(found, pd.DataFrame) and 0 < len(found) < BOUND
 
 
 def test_nobody_waits_where_nothing_is_open(tmp_path: Path) -> None:
-    assert shown.oldest(Out(str(tmp_path))).empty
+    assert report_tables.oldest(Out(str(tmp_path))).empty

@@ -16,11 +16,11 @@ from omq.cli import launch
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
-from omq.storage.retire import retire
+from omq.storage.journal_retire import retire
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake, all_messages
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.shown import queue_names
+from omqtools.omqspark.report_tables import queue_names
 
 MAILS = 80
 END_S = 240

@@ -22,7 +22,7 @@ from omqtools.omqspark.engine import F, Window, columnar, is_columnar
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.main import main
 from omqtools.omqspark.manifest import Manifest
-from omqtools.omqspark.out import AUDITED, LOCK
+from omqtools.omqspark.out_directory import AUDITED, LOCK
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.made import writer

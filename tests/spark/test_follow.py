@@ -18,10 +18,10 @@ from omq.base.errors import Exit, OutBusy
 from omq.format.archive import ArchiveHeader
 from omq.storage import durable, history, holds, spool
 from omq.storage.disk import Disk
-from omqtools.omqspark import kept, main, plan
+from omqtools.omqspark import archive_holds, main, plan
 from omqtools.omqspark.follow import STREAM, Following, Pace
 from omqtools.omqspark.manifest import FileRecord
-from omqtools.omqspark.out import CURRENT, Out
+from omqtools.omqspark.out_directory import CURRENT, Out
 from tests.made.writer import UUID
 from tests.needs import need_java
 from tests.spark.conftest import generated
@@ -117,7 +117,7 @@ def test_history_may_go_behind_it_and_not_before(archive: Path, tmp_path: Path) 
         rounds.go(1.0)
         assert needed() == 3
     finally:
-        kept._held.pop(STREAM)[1].close()
+        archive_holds._held.pop(STREAM)[1].close()
         durable.use(before)
 
 

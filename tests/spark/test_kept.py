@@ -11,12 +11,12 @@ import pytest
 from omq.base.errors import SpoolLocked
 from omq.base.paths import SpoolPaths
 from omq.storage import history, holds, spool
-from omqtools.omqspark import kept
+from omqtools.omqspark import archive_holds
 from tests.waiting import until
 
 HOLDER = """
 import sys
-from omqtools.omqspark.kept import while_it_runs
+from omqtools.omqspark.archive_holds import while_it_runs
 with while_it_runs(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
@@ -35,7 +35,7 @@ def needed(paths: SpoolPaths) -> int:
 
 
 def test_a_command_keeps_everything_until_it_ends(paths: SpoolPaths) -> None:
-    with kept.while_it_runs(f"file://{paths.archive}"):
+    with archive_holds.while_it_runs(f"file://{paths.archive}"):
         (hold,) = holds.holds(paths)
         assert hold.first == 0 and hold.lives and "omq-spark" in hold.who
         assert needed(paths) == 0
@@ -55,15 +55,15 @@ def test_a_command_that_is_killed_keeps_nothing(paths: SpoolPaths) -> None:
 
 def test_a_copy_of_an_archive_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
-    with kept.while_it_runs(str(tmp_path / "archive")):
+    with archive_holds.while_it_runs(str(tmp_path / "archive")):
         assert list((tmp_path / "archive").iterdir()) == []
 
 
 def test_a_streams_hold_moves_with_what_it_has_read(paths: SpoolPaths) -> None:
     for first in (3, 3, 7):
-        kept.keep(paths, "test", first)
+        archive_holds.keep(paths, "test", first)
         assert needed(paths) == first
-    kept._held.pop("test")[1].close()
+    archive_holds._held.pop("test")[1].close()
     assert needed(paths) == holds.NOTHING
 
 

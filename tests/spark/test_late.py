@@ -17,7 +17,7 @@ from omqtools.omqspark.gold import ANSWERS
 from omqtools.omqspark.job import chosen
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.manifest import Batch, FileRecord, Manifest, missing
-from omqtools.omqspark.out import CURRENT, VERSIONS
+from omqtools.omqspark.out_directory import CURRENT, VERSIONS
 from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
 

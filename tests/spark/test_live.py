@@ -29,12 +29,12 @@ from omq.storage import durable, spool
 from omq.storage.archive import archive_name
 from omq.storage.disk import Disk
 from omq.storage.journal import file_name, numbers_in
-from omq.storage.retire import retire
+from omq.storage.journal_retire import retire
 from omqtools.omqspark import parquet
 from omqtools.omqspark.live import Live, Position
 from omqtools.omqspark.live_source import LiveReader, LiveStreamReader
 from omqtools.omqspark.source import OmqjSource
-from omqtools.omqspark.waiting import Waiting
+from omqtools.omqspark.stream_waits import Waiting
 from tests.process.operator_world import WAIT_S, Instance
 from tests.tidy.tree import ROOT
 

@@ -45,6 +45,7 @@ from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles, replay
 from omqtools.omqspark.source import OmqjSource, PushdownReader, Reader, StreamReader
+from omqtools.omqspark.source_read import Work
 from omqtools.omqspark.tables import refuse
 from omqtools.omqspark.whatif import (
     OUT_OF_TURN_MIN,
@@ -53,7 +54,6 @@ from omqtools.omqspark.whatif import (
     queue_rows,
     readers_seen,
 )
-from omqtools.omqspark.work import Work
 from tests.made.generate import generate
 from tests.made.generator import Load, Traffic
 from tests.made.truth import differences

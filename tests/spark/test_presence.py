@@ -13,11 +13,11 @@ from omq.format.journal import FrameType
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
-from omq.storage.retire import retire
+from omq.storage.journal_retire import retire
 from omqtools.omqspark.advise import day_rows
 from omqtools.omqspark.lake import Lake, all_stays
 from omqtools.omqspark.pipeline import run
-from omqtools.omqspark.presence import away, counted, is_known, steps, there_at
+from omqtools.omqspark.reader_presence import away, counted, is_known, steps, there_at
 from omqtools.omqspark.replay import ERROR_SHARE_MAX, replay
 from omqtools.omqspark.whatif import queue_rows, whatif
 from tests.process.operator_world import WAIT_S, Instance

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from omq.base.errors import Exit
-from omqtools.omqspark import main, session, shown
+from omqtools.omqspark import main, report_tables, session
 from omqtools.omqspark.charts import POINTS_MAX
 from omqtools.omqspark.gold import MINUTE_NS
 from omqtools.omqspark.lake import Lake, all_stays
@@ -28,10 +28,10 @@ def minutes(count: int, queue: int) -> pd.DataFrame:
 def test_minutes_are_put_together_over_files() -> None:
     count = 2 * POINTS_MAX + 1
     whole = [minutes(count, 3), minutes(count, 4)]
-    step = shown.step_ns(pa.chunked_array([part["minute_ns"]]) for part in whole)
+    step = report_tables.step_ns(pa.chunked_array([part["minute_ns"]]) for part in whole)
     assert step == 3 * MINUTE_NS, "two would be a point too many"
     parts = [part[at : at + 1000] for part in whole for at in range(0, count, 1000)]
-    found = shown.coarse(iter(parts), step)
+    found = report_tables.coarse(iter(parts), step)
     assert len(found) == 2 * -(-count // 3) <= 2 * POINTS_MAX
     for queue, part in found.groupby("queue"):
         rows = part.sort_values("minute").to_dict("records")
@@ -39,8 +39,8 @@ def test_minutes_are_put_together_over_files() -> None:
             "queue": queue, "arrivals": 3 + 4 + 5, "departures": 3, "depth": 5, "oldest_s": 5.0,
             "minute": pd.Timestamp(START_NS + 3 * MINUTE_NS)}
         assert sum(row["arrivals"] for row in rows) == count * (count - 1) // 2
-    assert shown.step_ns([]) == MINUTE_NS
-    assert shown.coarse([], MINUTE_NS).empty
+    assert report_tables.step_ns([]) == MINUTE_NS
+    assert report_tables.coarse([], MINUTE_NS).empty
 
 
 def test_a_reader_of_two_days_is_one() -> None:
@@ -50,7 +50,7 @@ def test_a_reader_of_two_days_is_one() -> None:
         "gives": 2, "failed": 0, "deaths": 0, "busy_s": 900.0, "works": 2,
         "first": day + pd.Timedelta(hours=n), "last": day + pd.Timedelta(hours=n, minutes=span)}
         for n, pid, name, span in ((0, 10, None, 30), (1, 10, None, 60), (0, 11, "Q", 0))])
-    one, other = shown.whole_readers(rows).to_dict("records")
+    one, other = report_tables.whole_readers(rows).to_dict("records")
     assert (one["messages"], one["busy_s"], one["span_s"], one["busy_share"]) == (
         4, 1800.0, 7200.0, 0.25)
     assert other["reader_pid"] == 11 and pd.isna(other["busy_share"]), "no time, no share"
@@ -61,7 +61,7 @@ def test_answers_are_those_that_spark_reads(lake: Lake, table: str) -> None:
     frame = lake.gold(table)
     kept = [name for name in frame.columns if name != "day" and not name.endswith("_buckets")]
     expected: Any = frame.select(*kept).toPandas()
-    found = shown.fetched(lake, table)
+    found = report_tables.fetched(lake, table)
     assert len(found) > 0
     keys = [name for name in kept if expected[name].map(type).ne(float).all()]
     pd.testing.assert_frame_equal(
@@ -73,13 +73,13 @@ def test_names_and_who_came_first(lake: Lake) -> None:
     rows = lake.read("names").where("kind = 'queue'").groupBy("key").agg(
         F.max_by("text", "lsn").alias("text")).collect()
     names = {int(row["key"]): str(row["text"]) for row in rows}
-    assert shown.queue_names(lake) == names
-    assert shown.queue_names(lake, {3, 999}).items() <= names.items()
-    assert shown.queue_names(lake, {3})[3] == names[3]
+    assert report_tables.queue_names(lake) == names
+    assert report_tables.queue_names(lake, {3, 999}).items() <= names.items()
+    assert report_tables.queue_names(lake, {3})[3] == names[3]
     first = all_stays(lake).where("left_lsn IS NULL").groupBy("queue").agg(
         F.min_by("qpool", "arrived_ns").alias("qpool"), F.count("*").alias("waiting"),
         F.min("arrived_ns").alias("arrived_ns")).collect()
-    found = shown.oldest(lake)
+    found = report_tables.oldest(lake)
     end_ns = max(record.time_max for record in lake.known().files.values())
     for row, mine in zip(sorted(first, key=lambda row: row["queue"]), found.itertuples(),
                          strict=True):

@@ -24,9 +24,9 @@ from omqtools.omqspark.lake import Lake, all_messages, all_stays
 from omqtools.omqspark.lifecycle import LEAVES, STAYS, roles
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.pool import pool_messages
-from omqtools.omqspark.presence import steps
+from omqtools.omqspark.reader_presence import steps
 from omqtools.omqspark.report import make
-from omqtools.omqspark.shown import queue_names
+from omqtools.omqspark.report_tables import queue_names
 from omqtools.omqspark.state import biography, state_at
 from omqtools.omqspark.state import told as line
 from omqtools.omqspark.whatif import whatif

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from omq.base.errors import BadRequest, Exit, OutBusy
-from omqtools.omqspark import main, older, options, parquet, tables, views
+from omqtools.omqspark import main, older_versions, options, parquet, tables, views
 from omqtools.omqspark.derived import STORED
 from omqtools.omqspark.lake import Lake, all_messages, all_stays
-from omqtools.omqspark.out import CURRENT, VERSIONS, Out
+from omqtools.omqspark.out_directory import CURRENT, VERSIONS, Out
 from omqtools.omqspark.pipeline import run
 from tests.spark.test_spark import rows_of
 
@@ -201,7 +201,7 @@ def test_two_runs_at_once_are_refused(own: Lake, made: Made, capsys: pytest.Capt
         pass
 
 
-@pytest.mark.parametrize("version", older.TOLD_ANEW)
+@pytest.mark.parametrize("version", older_versions.TOLD_ANEW)
 def test_tables_of_before_are_told_anew(own: Lake, version: int) -> None:
     """Of version 2, which had no Delta tables and its answers in `gold`, and 3: the events stay,
     and the next run tells all files of them (test_late.py runs over tables of version 1)."""
@@ -211,7 +211,7 @@ def test_tables_of_before_are_told_anew(own: Lake, version: int) -> None:
     Path(own.path("gold", 1), "routes").mkdir(parents=True)
     with pytest.raises(BadRequest, match="--incremental' upgrades it"):
         own.known()
-    known = older.upgraded(own)
+    known = older_versions.upgraded(own)
     assert (known.batches, known.files) == ([], before.files)
     assert known.next_number > max(batch.number for batch in before.batches)
     left = {path.name for path in Path(own.out).iterdir() if path.is_dir()}

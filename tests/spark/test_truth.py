@@ -24,14 +24,14 @@ from omq.core.index.view import IndexView
 from omq.storage import durable
 from omq.storage.disk import Disk
 from omq.storage.journal import numbers_in
-from omq.storage.retire import retire
+from omq.storage.journal_retire import retire
 from omqtools.omqspark import tables, views
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.buckets import ERROR
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.pipeline import run
+from omqtools.omqspark.report_tables import queue_names
 from omqtools.omqspark.session import Later
-from omqtools.omqspark.shown import queue_names
 from omqtools.omqspark.state import state_at
 from tests.process.operator_world import WAIT_S, Instance
 from tests.spark.recorded import Life, Stay, read_facts, told

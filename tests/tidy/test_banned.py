@@ -27,7 +27,7 @@ PATH_METHOD_USERS = {
     "lib/omq/services/supervise/control_socket.py": "removes its own socket: nothing durable",
     "lib/omq/ipc/server/listener.py": "removes the socket of a manager that died",
     "lib/omq/ipc/server/doorkeeper.py": "removes its own socket",
-    "spark/omqspark/classes.py": "removes files of a cache: who loses one loses time",
+    "spark/omqspark/jvm_classes.py": "removes files of a cache: who loses one loses time",
 }
 
 DURABLE_FREE = ("tests/demo/", "tools/omqtest/", "lib/omq/testing/", "tools/docs/",

@@ -10,7 +10,7 @@ from tests.tidy.tree import imports, product
 
 CIRCLES: dict[str, frozenset[str]] = {
     "AMQP 1.0's state machine": frozenset({
-        "omq.amqp.connection", "omq.amqp.delivery", "omq.amqp.happenings",
+        "omq.amqp.connection", "omq.amqp.delivery", "omq.amqp.connection_events",
         "omq.amqp.links", "omq.amqp.session"}),
     "the engine's state and who uses it": frozenset({
         "omq.core.engine.duplicates", "omq.core.engine.lanes", "omq.core.engine.limited",
@@ -20,7 +20,8 @@ CIRCLES: dict[str, frozenset[str]] = {
     "the console's gate": frozenset({"omq.cli.web.gate", "omq.cli.web.routes"}),
     "a session of amqp.server": frozenset({
         "omq.services.amqp.coordinator", "omq.services.amqp.endpoints",
-        "omq.services.amqp.enrolling", "omq.services.amqp.entrance", "omq.services.amqp.host",
+        "omq.services.amqp.transacted_deliveries", "omq.services.amqp.client_identity",
+        "omq.services.amqp.host",
         "omq.services.amqp.incoming", "omq.services.amqp.outgoing",
         "omq.services.amqp.put_outcomes", "omq.services.amqp.session", "omq.services.amqp.targets",
         "omq.services.amqp.transactions", "omq.services.amqp.two_phases"}),
@@ -28,7 +29,7 @@ CIRCLES: dict[str, frozenset[str]] = {
         "omq.services.amqp091.binding", "omq.services.amqp091.channel",
         "omq.services.amqp091.consuming", "omq.services.amqp091.declaring",
         "omq.services.amqp091.directory", "omq.services.amqp091.publishing",
-        "omq.services.amqp091.reading", "omq.services.amqp091.routing",
+        "omq.services.amqp091.channel_consumers", "omq.services.amqp091.routing",
         "omq.services.amqp091.session", "omq.services.amqp091.work"}),
 }
 """What still is one. A line may go, or lose a module; none is added."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
-from omq.amqp.happenings import Event, Kind
+from omq.amqp.connection_events import Event, Kind
 from omq.amqp.links import Receiver, Sender, field
 from omq.amqp.session import Session
 from omq.amqp.states import Condition, condition_of, error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from omq.amqp.delivery import Incoming, Outgoing
 from omq.amqp.states import Condition, error
 from omq.amqp.terminus import Terminus, terminus
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.fast.amqp_sending import flow
 from omq.format.amqp_performatives import ATTACH, DETACH, SOURCE, TARGET
 from omq.format.amqp_types import Malformed, Ubyte, Uint, Ulong

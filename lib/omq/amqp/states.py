@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.fast.amqp_encoding import encoded
 from omq.format.amqp_performatives import DECLARED, ERROR, REJECTED, TRANSACTIONAL, number
 from omq.format.amqp_types import Described, Malformed, Symbol, Ulong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.format.amqp_performatives import COORDINATOR, SOURCE, TARGET, number
 from omq.format.amqp_types import Described, Malformed, Ulong
 

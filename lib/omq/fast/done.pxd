@@ -1,5 +1,5 @@
 from omq.fast.columns cimport Columns
-from omq.fast.settled cimport Ends
+from omq.fast.settled cimport SettledEntries
 from omq.fast.frames cimport Frames
 from omq.fast.limited_keys cimport Keys
 from omq.fast.request cimport Request
@@ -13,7 +13,7 @@ cdef class Dones:
     cdef Columns _c
     cdef Frames _frames
     cdef Keys _limits
-    cdef Ends _ends
+    cdef SettledEntries _ends
     cdef unsigned char[::1] _s8, _seen
     cdef unsigned short[::1] _s16
     cdef unsigned int[::1] _s32, _picked

@@ -20,7 +20,7 @@ from omq.fast.frames import Frames
 from omq.fast.groups import Rings
 from omq.fast.limited_keys import Keys
 from omq.fast.request import Request
-from omq.fast.settled import Ends
+from omq.fast.settled import SettledEntries
 from omq.format.index import EntryState, QueueFlag
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.location import number_of
@@ -48,7 +48,7 @@ class Dones:
         self._said, self._s8, self._s16 = said, said, said.cast("H")
         self._s32, self._s64 = said.cast("I"), said.cast("Q")
         self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
-        self._ends = Ends(core, columns, rings, keys, self._picked)
+        self._ends = SettledEntries(core, columns, rings, keys, self._picked)
         self._seen = memoryview(bytearray(core.t.layout.entries))
 
     def settle(self, r: Request, session: Any, party: Party) -> cython.bint:

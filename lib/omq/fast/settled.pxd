@@ -5,7 +5,7 @@ from omq.fast.groups cimport Rings
 cdef unsigned int _ACTIVE, _LIMITED, _IDEL, _IN_GROUP
 cdef Py_ssize_t _DONES
 
-cdef class Ends:
+cdef class SettledEntries:
     cdef object _core, _messages, _entries, _records
     cdef Columns _c
     cdef Rings _rings

@@ -19,7 +19,7 @@ _ACTIVE, _LIMITED = int(EntryState.ACTIVE), int(QueueFlag.LIMITED)
 _IDEL, _IN_GROUP, _DONES = IDEL, GROUPED, int(Counter.DONES)
 
 
-class Ends:
+class SettledEntries:
     """See the module. `picked`: the entries of a request, which the caller fills in."""
 
     def __init__(self, core: Core, columns: Columns, rings: Rings, keys: Keys, picked: Any) -> None:

@@ -35,7 +35,7 @@ from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode, newest
 from omq.services.pool import bodies
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import Look
-from omq.storage import durable, poolctrl, retire
+from omq.storage import durable, journal_retire, poolctrl
 from omq.storage.double_write import DoubleWriteFile
 from omq.storage.files import File, create_filled, open_file
 from omq.storage.journal import JournalWriter, file_name
@@ -286,7 +286,7 @@ def _one_more(paths: SpoolPaths, before: int) -> list[int]:
     return _retirable(paths, before + 1)
 
 
-_retirable = retire.retirable
+_retirable = journal_retire.retirable
 
 
 # a new place is told while its bytes are in the page cache alone

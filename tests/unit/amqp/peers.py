@@ -7,7 +7,7 @@ from typing import Any
 import proton
 
 from omq.amqp.connection import Connection
-from omq.amqp.happenings import Event, Kind
+from omq.amqp.connection_events import Event, Kind
 from omq.amqp.links import Receiver, Sender
 from omq.amqp.states import Condition
 from omq.format.amqp_types import Malformed

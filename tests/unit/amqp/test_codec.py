@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.fast.amqp_decoding import Decoder
 from omq.fast.amqp_encoding import encoded
 from omq.format.amqp_types import (

@@ -12,7 +12,7 @@ pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 from proton import Condition, Delivery, Event, Link
 
 from omq.amqp.connection import HEADER, Connection
-from omq.amqp.happenings import Kind
+from omq.amqp.connection_events import Kind
 from omq.amqp.links import Receiver, Sender
 from omq.amqp.states import ACCEPTED_STATE, FAILED_STATE, condition_of, fields_of, rejected
 from omq.amqp.states import Condition as OurCondition

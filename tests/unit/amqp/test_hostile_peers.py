@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 
 from omq.amqp.connection import HEADER
-from omq.amqp.happenings import Kind
+from omq.amqp.connection_events import Kind
 from tests.process.amqp_frames import (
     FALSE,
     MESSAGE,

@@ -13,7 +13,7 @@ pytest.importorskip("proton", reason="the extra `amqp`: python-qpid-proton")
 
 from proton import Data, Message, symbol
 
-from omq.amqp.whole import decoded, values_in
+from omq.amqp.whole_values import decoded, values_in
 from omq.fast.amqp_encoding import encoded
 from omq.fast.amqp_message import Sections, data_section, head
 from omq.format.amqp_types import Malformed, Symbol, Timestamp, Ulong

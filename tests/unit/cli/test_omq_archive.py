@@ -27,8 +27,8 @@ from omq.storage import poolctrl as control
 from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
 from omq.storage.disk import Disk
 from omq.storage.journal import file_name, numbers_in
+from omq.storage.journal_retire import retire
 from omq.storage.pool import PoolFiles
-from omq.storage.retire import retire
 from omq.storage.spool import SpoolInfo, create_spool
 from tests.unit.format import samples
 from tests.unit.storage.world import TIME_NS, Journal, use_faulty

@@ -15,7 +15,7 @@ from pamqp import commands
 from omq.format.amqp_types import Malformed
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
-from omq.services.amqp091 import entering, queue_arguments, translation
+from omq.services.amqp091 import protocol_switch, queue_arguments, translation
 from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record
 from omq.services.amqp091.refusals import Refused
 from omq.services.amqp091.routing import sooner
@@ -134,5 +134,5 @@ def test_a_codec_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pamqp", None)
     with pytest.raises(NotAmqp, match="needs the package pamqp") as caught:
-        entering.take_over(None, None, None, b"")  # type: ignore[arg-type]
+        protocol_switch.take_over(None, None, None, b"")  # type: ignore[arg-type]
     assert caught.value.answer.startswith(b"AMQP")

@@ -10,9 +10,9 @@ import pytest
 
 from omq.base.errors import QueueFull
 from omq.ipc.wire.outgoing import Outgoing
-from omq.services.amqp import company as module
-from omq.services.amqp.company import Company
-from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp import joined_puts as module
+from omq.services.amqp.joined_puts import JoinedPuts
+from omq.services.amqp.putter import Fate, PutResult
 
 FULL = QueueFull(queue="A", limit=1)
 
@@ -28,28 +28,28 @@ class Putters:
         self.requests: list[tuple[tuple[str, ...], list[bytes]]] = []
         monkeypatch.setattr(module, "put_batch", self._put_batch)
 
-    def _put_batch(self, native: object, queues: tuple[str, ...], some: Any) -> list[Told]:
+    def _put_batch(self, native: object, queues: tuple[str, ...], some: Any) -> list[PutResult]:
         bodies = [message.body for message, _ in some]
         self.requests.append((queues, bodies))
-        told: list[Told] = []
+        told: list[PutResult] = []
         for body in bodies:
             if body == b"breaks":
                 raise ZeroDivisionError
             fate = {b"later": Fate.LATER, b"doubt": Fate.IN_DOUBT, b"refused": Fate.REFUSED
                     }.get(body, Fate.PUT)
-            told.append(Told(fate, FULL if fate is Fate.LATER else None))
+            told.append(PutResult(fate, FULL if fate is Fate.LATER else None))
             if fate in (Fate.LATER, Fate.IN_DOUBT):
                 break
         return told
 
-    async def put(self, work: Callable[[Any], list[Told]]) -> list[Told]:
+    async def put(self, work: Callable[[Any], list[PutResult]]) -> list[PutResult]:
         return work(None)
 
 
 def fates(putters: Putters, *batches: tuple[tuple[str, ...], list[Any]], most: int = 10
           ) -> list[list[Fate] | BaseException]:
     async def run() -> list[Any]:
-        company = Company(putters.put, most)
+        company = JoinedPuts(putters.put, most)
         return list(await asyncio.gather(*(company.put(*each) for each in batches),
                                          return_exceptions=True))
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from omq.base.errors import LeaseLost
-from omq.services.amqp.enrolling import Enrolling
-from omq.services.amqp.hands import Hands
-from omq.services.amqp.taker import Given
+from omq.services.amqp.taker import TakenMessage
+from omq.services.amqp.thread_pool import ThreadPool
+from omq.services.amqp.transacted_deliveries import Enrolling
 
 
 class Link(Enrolling):
@@ -27,8 +27,8 @@ def test_what_came_together_is_said_by_one_turn_and_in_its_order() -> None:
         raise LeaseLost(qpool_id=message)
 
     for number, say in enumerate((said.append, lost, said.append)):
-        link._say(Given(cast(Any, number), b""), cast(Any, say))
-    link._say(Given(None, b""), cast(Any, said.append))  # of one that is only looked at
+        link._say(TakenMessage(cast(Any, number), b""), cast(Any, say))
+    link._say(TakenMessage(None, b""), cast(Any, said.append))  # of one that is only looked at
     link._carry_out()
     link._carry_out()
     assert len(turns) == 1
@@ -37,7 +37,7 @@ def test_what_came_together_is_said_by_one_turn_and_in_its_order() -> None:
 
 
 def test_a_thread_is_spare_while_nobody_waits_for_one() -> None:
-    hands = Hands(1, "turns")
+    hands = ThreadPool(1, "turns")
     hands._threads.append(cast(Any, None))
     found = [hands.spare]
     hands._work.append(lambda: None)

@@ -14,8 +14,8 @@ from tests.process.amqp_world import needs_proton
 
 needs_proton()
 
-from omq.services.amqp.hands import Hands  # noqa: E402
-from omq.services.amqp.taker import Given, Taker  # noqa: E402
+from omq.services.amqp.taker import TakenMessage, Taker  # noqa: E402
+from omq.services.amqp.thread_pool import ThreadPool  # noqa: E402
 
 WAIT_S = 120
 
@@ -52,7 +52,7 @@ class Ear:
         self.ended = asyncio.Event()
 
     def began(self) -> None: ...
-    def took(self, messages: list[Given], *, drained: bool) -> None: ...
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None: ...
 
     def ended_by(self, error: Exception | None) -> None:
         assert error is None, error
@@ -75,7 +75,7 @@ def test_more_that_is_wanted_ends_no_wait(end: Callable[[Taker], None]) -> None:
     async def run() -> None:
         ear = Ear()
         connect: Any = lambda: native  # noqa: E731
-        taker = Taker(connect, "A", "x = 1", Settings(), ear, Hands(1, "turns"))
+        taker = Taker(connect, "A", "x = 1", Settings(), ear, ThreadPool(1, "turns"))
         taker.want(2, 1000)
         await entered()
         taker.want(2, 2000)

@@ -204,7 +204,7 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/ipc/server/objects.py": "/proc",
     "lib/omq/services/amqp/server.py": "the spool",
     "lib/omq/services/delivery/holds.py": "the spool",
-    "lib/omq/services/delivery/published.py": "for tools; guarded",
+    "lib/omq/services/delivery/scheduler_status.py": "for tools; guarded",
     "lib/omq/services/daemon/last_words.py": "guarded: a stack that cannot be had is not told",
     "lib/omq/services/daemon/process.py": "/proc",
     "lib/omq/services/mail/drop_server.py": "the spool, at its start",

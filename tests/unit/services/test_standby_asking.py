@@ -14,8 +14,15 @@ from omq.base.errors import NotPrimary, StandbyDiverged, StreamBroken
 from omq.base.settings import Settings
 from omq.format.standby import Piece, PieceKind
 from omq.services.manager.fencing import step_aside
-from omq.services.standby import asking, line
-from omq.services.standby.asking import Asked, Said, answer, ask_all, is_asked, members
+from omq.services.standby import ask_members, line
+from omq.services.standby.ask_members import (
+    AskedMember,
+    MemberReply,
+    answer,
+    ask_all,
+    is_asked,
+    members,
+)
 from omq.services.standby.sending import Sending
 from omq.services.standby.stream import Outgoing
 from omq.storage import promotions
@@ -29,7 +36,7 @@ def info(tmp_path: Path) -> SpoolInfo:
     return create_spool(tmp_path / "primary")
 
 
-def asked(info: SpoolInfo, tmp_path: Path, *answers: bytes) -> list[Asked]:
+def asked(info: SpoolInfo, tmp_path: Path, *answers: bytes) -> list[AskedMember]:
     """Programs that say these bytes once they were asked, and end."""
     ways = []
     for i, data in enumerate(answers):
@@ -65,7 +72,7 @@ def test_an_answer_is_believed_when_it_is_whole_and_of_this_instance(info: Spool
         "refused": encoded(Piece(PieceKind.REFUSE, 9, payload=b"no")),
     }
     first, *rest = asked(info, tmp_path, whole, *broken.values())
-    assert first.said == Said(1, "b", Role.PRIMARY)
+    assert first.said == MemberReply(1, "b", Role.PRIMARY)
     assert {name: each.said for name, each in zip(broken, rest, strict=True)} == dict.fromkeys(
         broken)
     assert all(each.why for each in rest)
@@ -73,7 +80,7 @@ def test_an_answer_is_believed_when_it_is_whole_and_of_this_instance(info: Spool
 
 def test_who_hangs_is_waited_for_a_bounded_time(info: SpoolInfo, tmp_path: Path,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ASK_S", 0.2)
+    monkeypatch.setattr(ask_members, "ASK_S", 0.2)
     monkeypatch.setattr(line, "END_S", 0.1)
     (found, missing, quote) = ask_all(["sleep 600", "/no/such/program", "'"], info.instance,
                                       Settings(), tmp_path)
@@ -127,15 +134,16 @@ def test_who_is_asked_under_a_later_term_is_superseded(info: SpoolInfo) -> None:
 
 def test_the_latest_term_counts_and_its_primary_is_named(info: SpoolInfo) -> None:
     mine = Instance(info.uuid, 2, Role.PRIMARY, "a")
-    step_aside(info.paths, mine, [Asked("x", Said(2, "a", Role.PRIMARY)),
-                                  Asked("y", Said(1, "b", Role.PRIMARY)), Asked("z", why="no"),
-                                  Asked("w", Said(2, "c", Role.STANDBY))])
+    step_aside(info.paths, mine, [AskedMember("x", MemberReply(2, "a", Role.PRIMARY)),
+                                  AskedMember("y", MemberReply(1, "b", Role.PRIMARY)),
+                                  AskedMember("z", why="no"),
+                                  AskedMember("w", MemberReply(2, "c", Role.STANDBY))])
     assert open_spool(info.paths.root).instance.role is Role.PRIMARY
     with pytest.raises(StandbyDiverged, match="two members are primary of term 2: a, and b at y"):
-        step_aside(info.paths, mine, [Asked("y", Said(2, "b", Role.PRIMARY))])
+        step_aside(info.paths, mine, [AskedMember("y", MemberReply(2, "b", Role.PRIMARY))])
     with pytest.raises(NotPrimary):
-        step_aside(info.paths, mine, [Asked("v", Said(4, "c", Role.STANDBY)),
-                                      Asked("w", Said(3, "d", Role.PRIMARY)),
-                                      Asked("y", Said(4, "b", Role.PRIMARY))])
+        step_aside(info.paths, mine, [AskedMember("v", MemberReply(4, "c", Role.STANDBY)),
+                                      AskedMember("w", MemberReply(3, "d", Role.PRIMARY)),
+                                      AskedMember("y", MemberReply(4, "b", Role.PRIMARY))])
     found = open_spool(info.paths.root, any_role=True).instance
     assert (found.role, found.member, found.term, found.primary) == (Role.FORMER, "a", 2, "y")

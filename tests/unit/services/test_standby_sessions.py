@@ -15,7 +15,7 @@ from omq.base.errors import DiskError, StreamBroken
 from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
 from omq.services.standby.base_receiving import BaseReceiving
-from omq.services.standby.preparing import Preparing
+from omq.services.standby.next_journal_file import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import HELD_S, Sending
 from omq.services.standby.stream import Outgoing, PieceReader

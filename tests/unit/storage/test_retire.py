@@ -7,7 +7,7 @@ import pytest
 from omq.base import fault
 from omq.base.errors import DiskError
 from omq.storage.journal import file_name, numbers_in
-from omq.storage.retire import retirable, retire
+from omq.storage.journal_retire import retirable, retire
 from omq.storage.spool import SpoolInfo
 from tests.unit.storage.world import BROKEN, use_faulty
 

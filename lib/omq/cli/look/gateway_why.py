@@ -1,7 +1,7 @@
 """omqwhy of the mail gateways: which peer a message waits for, and for what; what the deferred
 messages of a gateway's queue wait for, peer by peer.
 
-From what the scheduler publishes (services.delivery.published), and of a message from its
+From what the scheduler publishes (services.delivery.scheduler_status), and of a message from its
 recipients and routes.conf. Where one of these may not be read, or is none, nothing is said.
 """
 
@@ -19,7 +19,7 @@ from omq.cli.look.gateways import GATEWAY, states_of
 from omq.core.index.rows import EntryRow
 from omq.core.look.stored import StoredMessages
 from omq.services.daemon.options import Location
-from omq.services.delivery.published import read_published
+from omq.services.delivery.scheduler_status import read_published
 from omq.services.mail import mail_message as mail
 from omq.services.mail.routes import Peer, peer_of
 from omq.services.mail.routes_file import load_routes

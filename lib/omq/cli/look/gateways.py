@@ -1,9 +1,9 @@
 """The mail gateways as omstat and omtop show them: their channels, and what of their peers is down
 or held. `omq peers` has each peer.
 
-From files alone (services.delivery.published, peer_states, holds); one that may not be read, or is
-none, counts as empty. While omq.conf is wrong nothing is told here: what an operator needs then is
-the state of the daemons. Errors: ConfigError (services.conf).
+Only files are read (services.delivery.scheduler_status, peer_states, holds); one that is missing or
+may not be read counts as empty. While omq.conf is wrong nothing is told here: what an operator
+needs then is the state of the daemons. Errors: ConfigError (services.conf).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from omq.base.services_conf import ServiceConf, load_services
 from omq.services.daemon.options import Location
 from omq.services.delivery.holds import Holds
 from omq.services.delivery.peer_states import PeerStates
-from omq.services.delivery.published import read_published
+from omq.services.delivery.scheduler_status import read_published
 
 GATEWAY: Final = "unix.out"
 _NAMED: Final = 3

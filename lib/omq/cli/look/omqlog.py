@@ -127,7 +127,7 @@ def _of_the_past(location: Location, text: str) -> int:
     return found
 
 
-class Told:
+class FrameWords:
     """The pieces of which the words of a row (format.frame_rules) make a sentence."""
 
     def __init__(self, each: Happening) -> None:
@@ -172,7 +172,7 @@ def _counted(each: Happening) -> str:
 
 def what(each: Happening) -> str:
     """What happened, in words."""
-    return each.rule.words.format(it=Told(each))
+    return each.rule.words.format(it=FrameWords(each))
 
 
 def why(each: Happening) -> str:

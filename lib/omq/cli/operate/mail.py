@@ -35,7 +35,7 @@ from omq.cli.common import add_json, existing, print_json, say, shown, tool_pars
 from omq.cli.operate import change as changes
 from omq.cli.operate.change_plan import Change, Doing, Target, counted, target
 from omq.cli.operate.command_notes import add_reason
-from omq.cli.operate.mail_chosen import Chosen, Mail, Wanted
+from omq.cli.operate.mail_chosen import Chosen, Mail, MailFilter
 from omq.cli.progress import looking
 from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState
@@ -59,12 +59,12 @@ def main(argv: list[str]) -> int:
     return _order(location, chosen, options)
 
 
-def _wanted(options: argparse.Namespace) -> Wanted:
+def _wanted(options: argparse.Namespace) -> MailFilter:
     words = list(options.ids)
     if "-" in words:
         words.remove("-")
         words += filter(None, (line.strip() for line in sys.stdin))
-    found = Wanted(tuple(each for each in words if each != ALL), tuple(options.sender),
+    found = MailFilter(tuple(each for each in words if each != ALL), tuple(options.sender),
                    tuple(options.recipient), tuple(options.queue), tuple(options.state),
                    options.age)
     if options.limit is not None and options.limit < 1:

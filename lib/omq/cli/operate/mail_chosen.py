@@ -40,7 +40,7 @@ _AGE: Final = re.compile(r"(<=|>=|<|>)?(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MailFilter:
     """What was asked for; what is empty leaves nobody out. `age`: `2h` (or older), `<2h`."""
 
     ids: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Mail:
 class Chosen:
     """Mails that are wanted; `rows` fills the rest."""
 
-    wanted: Wanted
+    wanted: MailFilter
     missing: list[str] = field(default_factory=list)
     unreadable: dict[int, str] = field(default_factory=dict)
 
@@ -138,7 +138,7 @@ def _one_of(texts: Sequence[str], patterns: Sequence[str]) -> bool:
                              for text in texts for pattern in wanted)
 
 
-def _nodes(wanted: Wanted, ids: Ids) -> Iterator[Node]:
+def _nodes(wanted: MailFilter, ids: Ids) -> Iterator[Node]:
     if wanted.queues:
         yield term(f"queue={','.join(wanted.queues)}")
     if wanted.states:

@@ -39,7 +39,7 @@ from omq.cli.operate.command_notes import add_reason
 from omq.cli.operate.peers_tls import show_tls
 from omq.services.daemon.options import Location
 from omq.services.delivery.holds import Holds
-from omq.services.delivery.published import read_published
+from omq.services.delivery.scheduler_status import read_published
 from omq.services.mail.channel_names import CHANNELS
 
 NAME: Final = "omq peers"

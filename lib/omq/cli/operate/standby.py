@@ -194,7 +194,7 @@ def _resume(options: argparse.Namespace) -> int:
 def _promote(options: argparse.Namespace) -> int:
     from omq.cli.operate.standby_lease import promote_by_lease
     from omq.core.standby.promotion import promote
-    from omq.services.standby.asking import a_primary_answers
+    from omq.services.standby.ask_members import a_primary_answers
 
     location = existing(options, tell_role=False)
     info, settings = _standby(location), load_settings(location.conf_dir)

@@ -27,7 +27,7 @@ from omq.base.settings import Settings
 from omq.core.standby.rejoin import Survey, fork, join, keep, survey
 from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.options import Location
-from omq.services.standby.asking import ask
+from omq.services.standby.ask_members import ask
 from omq.services.standby.dialling import dial, parse
 from omq.storage import instance_file, spool
 from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name

@@ -1,5 +1,5 @@
 """omq standby send and listen: a member of an instance as others reach it. A primary serves
-standbys; who is none says what it is, and nothing else (services.standby.asking).
+standbys; who is none says what it is, and nothing else (services.standby.ask_members).
 
 Errors: those of services.standby.primary and listener; NotPrimary of send.
 """
@@ -22,7 +22,7 @@ from omq.storage import spool
 
 def send(location: Location, silence_s: float | None, name: str) -> int:
     """One standby, on standard input and output, until it hangs up."""
-    from omq.services.standby.asking import answer_only
+    from omq.services.standby.ask_members import answer_only
     from omq.services.standby.line import Line, Pipes
     from omq.services.standby.primary import Primary
 

@@ -21,7 +21,7 @@ from omq.base.settings_file import SECTION_TITLES, in_force
 from omq.cli.common import locate, tool_parser
 from omq.cli.setup.conf_changes import changes
 from omq.cli.watch.alarm_conf import load_alarms
-from omq.services.mail.names import check_names
+from omq.services.mail.mx_lookup import check_names
 from omq.services.mail.peer_security import load_security
 from omq.services.mail.smtp_policy import load_policy
 from omq.services.trigger.programs import load_programs

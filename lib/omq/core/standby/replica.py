@@ -56,11 +56,11 @@ from omq.format.store import HEADER_BYTES
 from omq.storage import containers, durable, poolctrl
 from omq.storage.containers import REF_BYTES
 from omq.storage.journal_follower import JournalFollower
+from omq.storage.journal_retire import retirable, retire
 from omq.storage.journal_scan import Block
 from omq.storage.mirror_chain import has_payloads
 from omq.storage.payloads import PayloadReader
 from omq.storage.pool import PoolFiles
-from omq.storage.retire import retirable, retire
 from omq.storage.store import file_name, remove_store_file, store_numbers
 from omq.storage.store_copy import StoreCopy
 

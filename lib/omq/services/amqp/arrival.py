@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import sections, translation
-from omq.services.amqp.link_share import Room
+from omq.services.amqp.link_memory import LinkMemory
 from omq.services.amqp.translation import Terms
 from omq.services.amqp.untranslatable import Untranslatable
 
@@ -47,7 +47,8 @@ class Arrived:
 class Arrival:
     """Of one transfer. `again` is called when it takes more, in the event loop."""
 
-    def __init__(self, room: Room, most: int, folder: Path, again: Callable[[], None]) -> None:
+    def __init__(self, room: LinkMemory, most: int, folder: Path,
+                 again: Callable[[], None]) -> None:
         self._room, self._most, self._folder, self._again = room, most, folder, again
         self._parts = bytearray()  # as a whole, or those of the body that are to be written
         self._size = 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from omq.amqp.whole import decoded as value_of
-from omq.amqp.whole import values_in
+from omq.amqp.whole_values import decoded as value_of
+from omq.amqp.whole_values import values_in
 from omq.fast.amqp_encoding import encoded as encoded_value
 from omq.fast.amqp_message import Sections, data_section
 from omq.services.amqp.ids import PREFIX

@@ -17,7 +17,7 @@ from omq.base.settings import Settings
 from omq.ipc.client.browsed import Browsed
 from omq.ipc.client.connection import Client
 from omq.services.amqp import translation
-from omq.services.amqp.taker import Ear, Given
+from omq.services.amqp.taker import Ear, TakenMessage
 from omq.services.amqp.untranslatable import Untranslatable
 
 
@@ -77,8 +77,8 @@ class Browser:
             failed = error
         self._tell(lambda: self._ear.ended_by(failed))
 
-    def _next(self, rows: Iterator[Browsed], count: int) -> list[Given]:
-        given: list[Given] = []
+    def _next(self, rows: Iterator[Browsed], count: int) -> list[TakenMessage]:
+        given: list[TakenMessage] = []
         while len(given) < count and self._bytes < self._bytes_limit and not self._at_end:
             row = next(rows, None)
             if row is None:
@@ -101,9 +101,10 @@ class Browser:
     def _tell(self, what: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(what)
 
-    def _given(self, row: Browsed) -> Given | None:
+    def _given(self, row: Browsed) -> TakenMessage | None:
         """None: it went while it was looked at, or is nothing for a client of AMQP."""
         try:
-            return Given(None, translation.encoded(row)) if row.size <= self._size_max else None
+            return (TakenMessage(None, translation.encoded(row))
+                    if row.size <= self._size_max else None)
         except (BodyUnavailable, BodyDamaged, NoMessage, Untranslatable):
             return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from omq.amqp.delivery import Incoming
 from omq.amqp.links import Receiver
 from omq.amqp.states import ACCEPTED_STATE, Condition, declared, rejected
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.base.errors import OmqError
 from omq.fast.amqp_message import Sections
 from omq.format.amqp_performatives import DECLARE, DISCHARGE, number

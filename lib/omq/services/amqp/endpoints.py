@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from omq.amqp.connection import Connection
-from omq.amqp.happenings import Event, Kind
+from omq.amqp.connection_events import Event, Kind
 from omq.amqp.links import Receiver, Sender
 from omq.amqp.session import Session as AmqpSession
 from omq.amqp.states import Condition

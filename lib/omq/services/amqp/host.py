@@ -26,13 +26,13 @@ from omq.base.rated_log import RatedLog
 from omq.ipc.client.connection import Client
 from omq.services.amqp import two_phases
 from omq.services.amqp.browser import Browser
-from omq.services.amqp.company import Company
-from omq.services.amqp.hands import Hands
-from omq.services.amqp.link_share import Room
+from omq.services.amqp.joined_puts import JoinedPuts
+from omq.services.amqp.link_memory import LinkMemory
 from omq.services.amqp.memory import Memory
 from omq.services.amqp.policy import Policy
-from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.taker import Taker
+from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.channel.receiver import ChannelLink
 from omq.services.network.accounts import Account
 
@@ -75,7 +75,7 @@ class Guest(Protocol):
 
 
 TakeOver = Callable[["Host", Guest, asyncio.Transport, bytes], None]
-"""Who looks after a connection whose header says another version: services.amqp091.entering."""
+"""Serves a connection whose header names another version: services.amqp091.protocol_switch."""
 
 
 class Host:
@@ -101,8 +101,8 @@ class Host:
         self._strangers: Counter[str] = Counter()  # connections of an address, no user known yet
         self._puts = Lines(self.connect, settings.amqp_workers, "amqp puts")
         self._asks = Lines(self.connect, 1, "amqp questions")
-        self.company = Company(self.put, settings.amqp_batch_messages_max)
-        self.hands = Hands(settings.amqp_workers, "amqp turns")
+        self.company = JoinedPuts(self.put, settings.amqp_batch_messages_max)
+        self.hands = ThreadPool(settings.amqp_workers, "amqp turns")
         self.channels: dict[bytes, ChannelLink] = {}  # links of channels, by their records
         self._own: dict[Guest, Lines] = {}  # temporary queues live as long as these
         self._checking = ThreadPoolExecutor(settings.submission_workers,
@@ -241,11 +241,11 @@ class Host:
 
     # work
 
-    async def put(self, work: Callable[[Client], list[Told]]) -> list[Told]:
+    async def put(self, work: Callable[[Client], list[PutResult]]) -> list[PutResult]:
         try:
-            told: list[Told] = await _called(self._puts, work)
+            told: list[PutResult] = await _called(self._puts, work)
         except OmqError as error:  # no connection to the manager: nothing was sent
-            return [Told(Fate.LATER, error)]
+            return [PutResult(Fate.LATER, error)]
         return told
 
     async def run(self, work: Callable[[Client], T]) -> T:
@@ -253,9 +253,9 @@ class Host:
         found: T = await _called(self._puts, work)
         return found
 
-    def room(self, user: str) -> Room:
+    def room(self, user: str) -> LinkMemory:
         """For a link that puts, or a transaction."""
-        return Room(self.memory, self._files, user)
+        return LinkMemory(self.memory, self._files, user)
 
     async def ask(self, session: Guest, work: Callable[[Client], T]) -> T:
         """One of a connection at a time: others come in between, however much it asks."""

@@ -13,7 +13,7 @@ import hashlib
 from typing import Any, Final
 from uuid import UUID
 
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.base.limits import MESSAGE_ID_BYTES
 from omq.fast.amqp_encoding import encoded
 

@@ -31,8 +31,8 @@ from omq.services.amqp import translation
 from omq.services.amqp.addresses import INTERNAL, Address, condition
 from omq.services.amqp.arrival import PIECES_BYTES, Arrival, Arrived
 from omq.services.amqp.memory import OVERHEAD_BYTES
-from omq.services.amqp.put_outcomes import Answers
-from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.put_outcomes import PutOutcomes
+from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.targets import destination, own_target, target
 from omq.services.amqp.untranslatable import Untranslatable
 
@@ -64,7 +64,7 @@ class Incoming:
         self._folder = session.host.context.paths.temp
         self._small_max = min(PIECES_BYTES, self._most + translation.HEAD_BYTES_MAX)
         self._patterns = translation.Patterns(self._user, self._host.threshold)
-        self._answers = Answers(session, self._user)
+        self._answers = PutOutcomes(session, self._user)
         self._arriving = self._arrival()
         self._credit = 0  # what the client may send
         self._usual = 1  # bytes of a large one among the last that came
@@ -311,16 +311,16 @@ class Incoming:
         self.flowed()
         self._session.kick()
 
-    async def _told(self, name: str, batch: list[New]) -> list[Told]:
+    async def _told(self, name: str, batch: list[New]) -> list[PutResult]:
         """The fates of these, for the queue of that name where the link has none."""
         try:
             address = self._address or await own_target(self._session, name)
         except Untranslatable as error:  # who cannot be asked now is asked again
             fate = Fate.LATER if error.condition == INTERNAL else Fate.REFUSED
-            return [Told(fate, error)] * len(batch)
+            return [PutResult(fate, error)] * len(batch)
         return await self._host.company.put(address.queues, batch)
 
-    def _give_up(self, told: Told) -> None:
+    def _give_up(self, told: PutResult) -> None:
         """Nobody waits for these any more, and their queue does not take them."""
         self._answers.refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")
         while self._waiting:

@@ -29,9 +29,9 @@ from omq.base.errors import OmqError, UnknownQueue
 from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.services.amqp.addresses import Address, condition, resolved, selector
 from omq.services.amqp.browser import Browser
-from omq.services.amqp.enrolling import Enrolling
 from omq.services.amqp.outcomes import TERMINAL, broke, done, outcome, released
-from omq.services.amqp.taker import Given, Taker
+from omq.services.amqp.taker import TakenMessage, Taker
+from omq.services.amqp.transacted_deliveries import Enrolling
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
@@ -173,7 +173,7 @@ class Outgoing(Enrolling):
         self._session.stir(self)
         self._session.kick()
 
-    def took(self, messages: list[Given], *, drained: bool) -> None:
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None:
         if self._over or self._session.gone:
             for given in messages:
                 self._say(given, released)
@@ -190,7 +190,7 @@ class Outgoing(Enrolling):
         self._session.stir(self)
         self._session.kick()
 
-    def _send_whole(self, given: Given) -> None:
+    def _send_whole(self, given: TakenMessage) -> None:
         link, native, data = self._link, given.native, given.data
         settles = self._presettled or native is None
         self._tags += 1
@@ -203,7 +203,7 @@ class Outgoing(Enrolling):
         if self._presettled and native is not None:
             self._say(given, done)
 
-    def _send(self, given: Given) -> None:
+    def _send(self, given: TakenMessage) -> None:
         """A piece of one."""
         link, native = self._link, given.native
         settles = self._presettled or native is None
@@ -211,7 +211,7 @@ class Outgoing(Enrolling):
             self._tags += 1
             self._pouring = link.delivery(b"%d" % self._tags, settled=settles)
             if not settles:
-                self._unsettled[self._pouring.tag] = Given(native, b"")
+                self._unsettled[self._pouring.tag] = TakenMessage(native, b"")
         self._bytes += len(given.data)
         delivery = self._pouring
         if delivery is None:

@@ -25,7 +25,7 @@ from omq.amqp.states import (
 from omq.base import events
 from omq.base.errors import MessageTooLong, OmqError, UnknownQueue
 from omq.base.event_log import WARNING
-from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ NO_ROOM: Final = ("no room now (amqp_memory_bytes_max, amqp_files_bytes_max, tho
                   "the disk)")
 
 
-class Answers:
+class PutOutcomes:
     """Of one link."""
 
     def __init__(self, session: Session, user: str) -> None:
         self._session, self._user = session, user
 
-    def told(self, delivery: Incoming, fate: Told) -> None:
+    def told(self, delivery: Incoming, fate: PutResult) -> None:
         if fate.fate is Fate.PUT:
             delivery.update(ACCEPTED_STATE)
         elif fate.fate is Fate.IN_DOUBT:

@@ -48,16 +48,16 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PutResult:
     """The fate of one, in the order of the batch; a batch may have fewer than it was given."""
 
     fate: Fate
     error: OmqError | Untranslatable | None = None
 
 
-def put_batch(native: Client, queues: tuple[str, ...], batch: Sequence[New]) -> list[Told]:
+def put_batch(native: Client, queues: tuple[str, ...], batch: Sequence[New]) -> list[PutResult]:
     """In a thread of the putters."""
-    told: list[Told] = []
+    told: list[PutResult] = []
     at = 0
     while at < len(batch):
         count = _together(native, queues, batch, at)
@@ -85,7 +85,7 @@ def _together(native: Client, queues: tuple[str, ...], batch: Sequence[New], at:
     return max(1, count)
 
 
-def _put(native: Client, queues: tuple[str, ...], some: Sequence[New]) -> list[Told]:
+def _put(native: Client, queues: tuple[str, ...], some: Sequence[New]) -> list[PutResult]:
     message, file = some[0]
     try:
         if file is not None:
@@ -97,18 +97,18 @@ def _put(native: Client, queues: tuple[str, ...], some: Sequence[New]) -> list[T
             native.put_many(queues[0], [each for each, _ in some])
     except _LATER as error:
         if len(some) == 1:
-            return [Told(Fate.LATER, error)]
+            return [PutResult(Fate.LATER, error)]
     except ShuttingDown as error:
-        return [Told(Fate.LATER, error)]
+        return [PutResult(Fate.LATER, error)]
     except _IN_DOUBT as error:
-        return [Told(Fate.IN_DOUBT, error)] * len(some)
+        return [PutResult(Fate.IN_DOUBT, error)] * len(some)
     except OmqError as error:
         if len(some) == 1:
-            return [Told(Fate.REFUSED, error)]
+            return [PutResult(Fate.REFUSED, error)]
     else:
-        return [Told(Fate.PUT)] * len(some)
+        return [PutResult(Fate.PUT)] * len(some)
     # One of them was refused, so none happened: each by itself.
-    told: list[Told] = []
+    told: list[PutResult] = []
     for each in some:
         told += _put(native, queues, [each])
         if told[-1].fate in (Fate.LATER, Fate.IN_DOUBT):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.format.amqp_performatives import SASL_INIT, number
 from omq.format.amqp_types import Described, Malformed, Symbol
 
@@ -51,7 +51,7 @@ class NotAmqp(Exception):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Asked:
+class SaslResponse:
     """A client says who it is. It has no repr: a password belongs in no log."""
 
     mechanism: str
@@ -93,7 +93,7 @@ class SaslDoor:
         self.greeted = False
         self.rest = b""
 
-    def take(self, data: bytes) -> tuple[bytes, Asked | None]:
+    def take(self, data: bytes) -> tuple[bytes, SaslResponse | None]:
         """(what is to be sent, who asks to come in). A client without SASL asks as ANONYMOUS of its
         own accord, with mechanism "". NotAmqp."""
         self.rest += data
@@ -104,7 +104,7 @@ class SaslDoor:
                 return b"", None
             head = self.rest[:_HEAD]
             if head == PLAIN_HEADER and "ANONYMOUS" in self._offered:
-                return b"", Asked("", b"")
+                return b"", SaslResponse("", b"")
             if head != SASL_HEADER:
                 raise NotAmqp("it does not begin as AMQP 1.0 with SASL does", SASL_HEADER)
             self.rest, self.greeted = self.rest[_HEAD:], True
@@ -115,7 +115,7 @@ class SaslDoor:
         if not any(each.startswith(self.rest) for each in (PLAIN_HEADER, SASL_HEADER)):
             raise NotAmqp("it does not begin as AMQP 1.0 does", SASL_HEADER)
 
-    def _init(self) -> Asked | None:
+    def _init(self) -> SaslResponse | None:
         if len(self.rest) < _HEAD:
             return None
         size = int.from_bytes(self.rest[:4], "big")
@@ -128,7 +128,7 @@ class SaslDoor:
         return _asked(frame)
 
 
-def _asked(frame: bytes) -> Asked:
+def _asked(frame: bytes) -> SaslResponse:
     try:
         found = decoded(frame)
     except Malformed as error:
@@ -138,4 +138,4 @@ def _asked(frame: bytes) -> Asked:
             or not isinstance(found.value[0], Symbol)):
         raise NotAmqp("sasl-init was to come")
     response = found.value[1] if len(found.value) > 1 else None
-    return Asked(str(found.value[0]), response if isinstance(response, bytes) else b"")
+    return SaslResponse(str(found.value[0]), response if isinstance(response, bytes) else b"")

@@ -26,7 +26,7 @@ from omq.ipc.client.connection import Client
 from omq.services.amqp.host import Host
 from omq.services.amqp.policy import load_policy
 from omq.services.amqp.session import Session
-from omq.services.amqp091.entering import take_over
+from omq.services.amqp091.protocol_switch import take_over
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.network.listening import announce, listen
 from omq.services.network.tls import bound_buffers

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final
 from omq.amqp.connection import Connection
 from omq.base import events
 from omq.base.event_log import ERROR, WARNING
-from omq.services.amqp import hello
+from omq.services.amqp import open_properties
+from omq.services.amqp.client_identity import proved
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
-from omq.services.amqp.entrance import proved
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.policy import ANONYMOUS
-from omq.services.amqp.sasl_door import OLDER, Asked, NotAmqp, Outcome, SaslDoor, outcome
+from omq.services.amqp.sasl_door import OLDER, NotAmqp, Outcome, SaslDoor, SaslResponse, outcome
 from omq.services.channel.receiver import ChannelLink
 from omq.services.daemon.daemon import last_trace
 from omq.services.network.source import source_of
@@ -142,7 +142,7 @@ class Session(Endpoints, asyncio.Protocol):
             self._line.pause_reading()
             self._task = asyncio.get_running_loop().create_task(self._let_in(asked))
 
-    async def _let_in(self, asked: Asked) -> None:
+    async def _let_in(self, asked: SaslResponse) -> None:
         assert self._line is not None and self._door is not None
         try:
             shown = common_name(self._line.get_extra_info("peercert"))
@@ -172,7 +172,7 @@ class Session(Endpoints, asyncio.Protocol):
         self._engine = engine = Connection(
             max_frame_size=settings.amqp_frame_bytes_max, channel_max=_CHANNELS_MAX,
             idle_s=settings.amqp_idle_timeout_s)
-        hello.introduce(engine, f"omq-{self.host.context.location.paths.root.name}")
+        open_properties.introduce(engine, f"omq-{self.host.context.location.paths.root.name}")
 
     def _push(self, data: bytes) -> None:
         assert self._engine is not None

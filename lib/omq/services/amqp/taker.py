@@ -30,8 +30,8 @@ from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
 from omq.services.amqp import translation
 from omq.services.amqp.arrival import PIECES_BYTES
-from omq.services.amqp.hands import Hands
-from omq.services.amqp.turning import After, Turning
+from omq.services.amqp.reader_turns import After, ReaderTurns
+from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.amqp.untranslatable import Untranslatable
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ to wait for that. It saves two changes of threads."""
 
 
 @dataclass(slots=True)
-class Given:
+class TakenMessage:
     """A message that was taken, or (without `native`) looked at: only the thread may use it. Or a
     piece of one: `begins` and `ends` say which; `broken`: it does not come to its end."""
 
@@ -56,15 +56,15 @@ class Ear(Protocol):
     """What a taker tells, in the event loop."""
 
     def began(self) -> None: ...
-    def took(self, messages: list[Given], *, drained: bool) -> None: ...
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None: ...
     def ended_by(self, error: Exception | None) -> None: ...
 
 
-class Taker(Turning):
+class Taker(ReaderTurns):
     """See the module. Its methods are for the event loop."""
 
     def __init__(self, connect: Callable[[], Client], queue: str, where: str, settings: Settings,
-                 ear: Ear, hands: Hands) -> None:
+                 ear: Ear, hands: ThreadPool) -> None:
         super().__init__(connect, queue, where, hands)
         self._ear = ear
         self._batch_max = settings.amqp_batch_messages_max
@@ -256,7 +256,7 @@ class Taker(Turning):
     def _hand_over(self, left: int, limit: int, *, draining: bool) -> None:
         """`left` of `limit` were wanted and are not there. Who wanted more meanwhile, of those
         that are there now, is not told that this was all: it is looked for once more."""
-        given: list[Given] = []
+        given: list[TakenMessage] = []
         while (self._pouring or self._found) and self._room:
             each = self._piece(*self._pouring) if self._pouring else self._given(
                 self._found.popleft())
@@ -272,7 +272,7 @@ class Taker(Turning):
         if given or drained:
             self._tell(lambda: self._ear.took(given, drained=drained))
 
-    def _given(self, message: Message) -> Given | None:
+    def _given(self, message: Message) -> TakenMessage | None:
         """None: it cannot be read; that is its own failure, it comes to POISON with the reason."""
         try:
             if message.size > self._size_max:
@@ -281,21 +281,21 @@ class Taker(Turning):
             if message.size > PIECES_BYTES and (head := translation.encoded_head(message)):
                 foot = translation.footer(message)
                 self._pouring = message, chain(message.pieces(), [foot] if foot else [])
-                return Given(message, head, ends=False)
-            return Given(message, translation.encoded(message))
+                return TakenMessage(message, head, ends=False)
+            return TakenMessage(message, translation.encoded(message))
         except (BodyUnavailable, BodyDamaged, Untranslatable) as error:
             with suppress(LeaseLost):  # it was taken back meanwhile
                 message.fail(str(error))
             return None
 
-    def _piece(self, message: Message, pieces: Iterator[bytes]) -> Given:
+    def _piece(self, message: Message, pieces: Iterator[bytes]) -> TakenMessage:
         try:
             data = next(pieces, None)
         except (BodyUnavailable, BodyDamaged) as error:
             self._pouring = None
             with suppress(LeaseLost):
                 message.fail(str(error))
-            return Given(message, b"", begins=False, broken=True)
+            return TakenMessage(message, b"", begins=False, broken=True)
         if data is None:
             self._pouring = None
-        return Given(message, data or b"", begins=False, ends=data is None)
+        return TakenMessage(message, data or b"", begins=False, ends=data is None)

@@ -23,14 +23,14 @@ from omq.amqp.delivery import Incoming, Outgoing
 from omq.amqp.states import fields_of
 from omq.format.amqp_types import Malformed
 from omq.services.amqp.arrival import Arrived
-from omq.services.amqp.link_share import Room
+from omq.services.amqp.link_memory import LinkMemory
 from omq.services.amqp.outcomes import Say
-from omq.services.amqp.taker import Given
+from omq.services.amqp.taker import TakenMessage
 from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
-    from omq.services.amqp.enrolling import Enrolling as Link
     from omq.services.amqp.session import Session
+    from omq.services.amqp.transacted_deliveries import Enrolling as Link
 
 UNKNOWN: Final = "amqp:transaction:unknown-id"
 ROLLED_BACK: Final = "amqp:transaction:rollback"
@@ -43,7 +43,7 @@ class Taken:
 
     link: Link
     tag: bytes
-    given: Given
+    given: TakenMessage
     delivery: Outgoing | None  # None: the client has settled it
     say: Say | None
 
@@ -53,7 +53,7 @@ class Transaction:
     """See the module."""
 
     name: bytes
-    room: Room
+    room: LinkMemory
     messages_max: int
     began: float = field(default_factory=time.monotonic)
     new: list[Arrived] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 What omq has no place for is a property named `amqp.*`, so that it comes out as it went in; a
 message that a native program put has none of these, and comes out as one section of data.
-Properties that are no strings keep their type (amqp.kinds).
+Properties that are no strings keep their type (amqp.property_kinds).
 
 Errors: Untranslatable, with the condition of AMQP.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from omq.amqp.kinds import texts_in, values_out
-from omq.amqp.whole import decoded as value_of
+from omq.amqp.property_kinds import texts_in, values_out
+from omq.amqp.whole_values import decoded as value_of
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.limits import AMQP_TTL_MAX_S

@@ -46,8 +46,8 @@ from omq.ipc.client.reader import Reader
 from omq.services.amqp.transactions import Transaction
 
 if TYPE_CHECKING:
-    from omq.services.amqp.enrolling import Enrolling
     from omq.services.amqp.host import Host
+    from omq.services.amqp.transacted_deliveries import Enrolling
 
 PREFIX: Final = "amqp"
 LOST: Final = (ManagerHung, ManagerUnavailable, TimedOut)

@@ -22,12 +22,12 @@ from omq.base.errors import OmqError
 from omq.fast import amqp091_sending
 from omq.services.amqp import two_phases
 from omq.services.amqp.outcomes import broke, done, released
-from omq.services.amqp.taker import Given
+from omq.services.amqp.taker import TakenMessage
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091 import binding, declaring, frames
+from omq.services.amqp091.channel_consumers import ChannelConsumers
 from omq.services.amqp091.consuming import Takes
 from omq.services.amqp091.publishing import Publishing
-from omq.services.amqp091.reading import Reading
 from omq.services.amqp091.refusals import (
     ACCESS_REFUSED,
     INTERNAL_ERROR,
@@ -53,12 +53,12 @@ class Channel:
     def __init__(self, session: Session, number: int) -> None:
         self.session, self.number = session, number
         self.publishing = Publishing(self)
-        self.reading = Reading(self)
+        self.reading = ChannelConsumers(self)
         self.work: Work | None = None  # since tx.select
         self._works: deque[Work] = deque()  # whose end is asked for
         self.closing = False  # we have said so, and wait for the answer
-        self.unacked: dict[int, tuple[Takes, Given]] = {}  # by delivery tag, in their order
-        self._acknowledged: dict[Takes, list[Given]] = {}  # and not said yet: by this turn's end
+        self.unacked: dict[int, tuple[Takes, TakenMessage]] = {}  # by delivery tag, in their order
+        self._acknowledged: dict[Takes, list[TakenMessage]] = {}  # not said yet: by this turn's end
         self.queue = ""  # declared last
         self._goes = self._ended = False  # its client closes it; it is over
         self._tags = 0
@@ -98,7 +98,7 @@ class Channel:
         self._tags += 1
         return self._tags
 
-    def hold(self, takes: Takes, given: Given) -> int:
+    def hold(self, takes: Takes, given: TakenMessage) -> int:
         """A delivery that is to be settled; its tag."""
         tag = self.tag()
         self.unacked[tag] = takes, given

@@ -19,7 +19,7 @@ from omq.fast.amqp091_properties import short
 from omq.ipc.client.message import Message
 from omq.services.amqp.addresses import Address
 from omq.services.amqp.outcomes import done, released
-from omq.services.amqp.taker import Given
+from omq.services.amqp.taker import TakenMessage
 from omq.services.amqp091.taking import Content, ContentTaker, rejected
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Takes:
                                   host.hands)
         host.takers.add(self.taker)
 
-    def say(self, some: list[Given], say: Callable[[Message], None]) -> None:
+    def say(self, some: list[TakenMessage], say: Callable[[Message], None]) -> None:
         """A settlement; what the manager has taken back meanwhile comes again."""
         self.taker.settle(some, say)
 
@@ -66,7 +66,7 @@ class Takes:
         """One that it held is not held any more."""
 
     @abstractmethod
-    def took(self, messages: list[Given], *, drained: bool) -> None: ...
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None: ...
     @abstractmethod
     def lost(self, error: OmqError | None) -> None: ...
 
@@ -88,7 +88,7 @@ class Takes:
         self.held += 1
         return self._channel.hold(self, given)
 
-    def _arrived(self, given: Given) -> None:
+    def _arrived(self, given: TakenMessage) -> None:
         self._taken += 1
         self._bytes += len(given.data)
 
@@ -156,7 +156,7 @@ class Consumer(Takes):
         while self._late:
             self.say([self._late.popleft()], released)
 
-    def took(self, messages: list[Given], *, drained: bool) -> None:
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None:
         for given in messages:
             assert isinstance(given, Content)
             self._arrived(given)
@@ -215,7 +215,7 @@ class Getter(Takes):
             self._looking = True
             self.taker.want(self._taken + 1, self._bytes + max(1, self._room()), draining=True)
 
-    def took(self, messages: list[Given], *, drained: bool) -> None:
+    def took(self, messages: list[TakenMessage], *, drained: bool) -> None:
         for given in messages:
             assert isinstance(given, Content)
             self._arrived(given)

@@ -24,7 +24,7 @@ from pamqp import commands
 from omq.format.amqp_types import Malformed
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.memory import OVERHEAD_BYTES
-from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.translation import Terms
 from omq.services.amqp091 import translation
 from omq.services.amqp091.refusals import (
@@ -236,7 +236,7 @@ class Publishing:
                 return
             await asyncio.sleep(settings.amqp_retry_ms / 1000)
 
-    def _answer(self, each: Published, told: Told) -> None:
+    def _answer(self, each: Published, told: PutResult) -> None:
         """One that was not put."""
         channel = self._channel
         if told in NOWHERE:
@@ -273,7 +273,7 @@ class Publishing:
         if tags and not self._over:
             self._channel.confirm(tags[-1], multiple=len(tags) > 1)
 
-    def _give_up(self, told: Told) -> None:
+    def _give_up(self, told: PutResult) -> None:
         self._session.told_refused(f"{len(self._waiting)}: their sender has gone, and {told.error}")
         while self._waiting:
             self._room.release(self._waiting.popleft().size)

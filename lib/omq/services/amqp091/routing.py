@@ -18,7 +18,7 @@ from omq.base.errors import OmqError, QueueGone, UnknownQueue
 from omq.ipc.client.ending_together import New
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.addresses import INTERNAL, Address
-from omq.services.amqp.putter import Fate, Told
+from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.targets import UNAUTHORIZED, target
 from omq.services.amqp.untranslatable import Untranslatable
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NAMES_MAX: Final = 1000
 """Queues whose names are resolved once a channel."""
 NOT_FOUND: Final = "amqp:not-found"
-UNROUTABLE: Final = Told(Fate.REFUSED, Untranslatable(NOT_FOUND, "there is no such queue"))
-DROPPED: Final = Told(Fate.REFUSED, Untranslatable(NOT_FOUND, "no queue is bound for it"))
+UNROUTABLE: Final = PutResult(Fate.REFUSED, Untranslatable(NOT_FOUND, "there is no such queue"))
+DROPPED: Final = PutResult(Fate.REFUSED, Untranslatable(NOT_FOUND, "no queue is bound for it"))
 NOWHERE: Final = (UNROUTABLE, DROPPED)
 """By the default exchange, and by another: there is no queue for it."""
 
@@ -63,7 +63,7 @@ class Routing:
         """Rights have changed, or a queue has."""
         self._names.clear()
 
-    async def put(self, where: tuple[str, str], batch: list[Outgoing]) -> list[Told]:
+    async def put(self, where: tuple[str, str], batch: list[Outgoing]) -> list[PutResult]:
         """The fates of these; as put_batch tells them."""
         try:
             durable, temporary = await self.queues(where)
@@ -71,13 +71,13 @@ class Routing:
             later = not isinstance(error, Untranslatable) or error.condition == INTERNAL
             if isinstance(error, Untranslatable) and error.condition == NOT_FOUND and not where[0]:
                 return [UNROUTABLE] * len(batch)
-            return [Told(Fate.LATER if later else Fate.REFUSED, error)] * len(batch)
+            return [PutResult(Fate.LATER if later else Fate.REFUSED, error)] * len(batch)
         if not durable and not temporary:
             return [DROPPED] * len(batch)
         company = self._session.host.company
         if not durable and not where[0]:  # a reply, say: it waits as every message does
             return await company.put((temporary[0].queue,), self._copies(batch, temporary[0]))
-        told = [Told(Fate.PUT)] * len(batch)
+        told = [PutResult(Fate.PUT)] * len(batch)
         if durable:
             told = await company.put(durable, [(each, None) for each in batch])
             if any(each.fate is Fate.REFUSED for each in told):

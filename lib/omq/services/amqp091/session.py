@@ -22,9 +22,9 @@ from omq.base.event_log import WARNING
 from omq.base.events import Event
 from omq.fast.amqp091_frames import ACK, HEARTBEAT, METHOD, PUBLISH
 from omq.fast.amqp091_frames import HEADER as HEAD
-from omq.services.amqp.entrance import proved
+from omq.services.amqp.client_identity import proved
 from omq.services.amqp.policy import ANONYMOUS
-from omq.services.amqp.sasl_door import Asked, Outcome
+from omq.services.amqp.sasl_door import Outcome, SaslResponse
 from omq.services.amqp091 import frames
 from omq.services.amqp091.channel import Channel
 from omq.services.amqp091.directory import directory_of
@@ -194,7 +194,8 @@ class Session(Line):
         try:
             shown = common_name(self._line.get_extra_info("peercert"))
             said = what.response
-            asked = Asked(what.mechanism, said.encode() if isinstance(said, str) else bytes(said))
+            asked = SaslResponse(what.mechanism,
+                                 said.encode() if isinstance(said, str) else bytes(said))
             user, code = await proved(self.host, self.peer, shown, asked)
             if self.gone:
                 return

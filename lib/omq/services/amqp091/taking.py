@@ -11,11 +11,11 @@ from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError
 from omq.base.settings import Settings
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
-from omq.services.amqp.hands import Hands
-from omq.services.amqp.taker import Ear, Given, Taker
+from omq.services.amqp.taker import Ear, TakenMessage, Taker
+from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.amqp.untranslatable import UNREADABLE
 from omq.services.amqp091 import translation
-from omq.services.amqp091.translation import Said
+from omq.services.amqp091.translation import WrittenProperties
 
 REJECTED = "basic.reject without requeue"
 KNOWN_MAX, KNOWN_BYTES = 64, 512
@@ -24,10 +24,10 @@ NOTHING_SAID = translation.said({})
 
 
 @dataclass(slots=True)
-class Content(Given):
+class Content(TakenMessage):
     """`data` is the body, `head` the payload of its header."""
 
-    said: Said = NOTHING_SAID
+    said: WrittenProperties = NOTHING_SAID
     head: bytes = b""
     redelivered: bool = False
 
@@ -36,11 +36,11 @@ class ContentTaker(Taker):
     """See the module."""
 
     def __init__(self, connect: Callable[[], Client], queue: str, settings: Settings, ear: Ear,
-                 hands: Hands) -> None:
-        self._known: dict[bytes, Said] = {}  # of turns: what was made of properties
+                 hands: ThreadPool) -> None:
+        self._known: dict[bytes, WrittenProperties] = {}  # of turns: what was made of properties
         super().__init__(connect, queue, "", settings, ear, hands)
 
-    def settle(self, some: list[Given], say: Callable[[Message], None]) -> None:
+    def settle(self, some: list[TakenMessage], say: Callable[[Message], None]) -> None:
         """What its client says of these messages."""
 
         def carried() -> None:
@@ -51,7 +51,7 @@ class ContentTaker(Taker):
 
         self.say(carried)
 
-    def _given(self, message: Message) -> Given | None:
+    def _given(self, message: Message) -> TakenMessage | None:
         """None: it cannot be read; that is its own failure."""
         try:
             if message.size > self._size_max:

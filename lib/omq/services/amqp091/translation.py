@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pamqp import commands, decode, encode
 
-from omq.amqp.kinds import texts_in, values_out
+from omq.amqp.property_kinds import texts_in, values_out
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.names import check_queue_name
 from omq.fast import amqp091_properties as properties
@@ -133,7 +133,7 @@ def head_again(raw: bytes, size: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WrittenProperties:
     """What the properties of a message say, without what is its own. `exchange`, `key`: where it
     was published; `key` None: on its queue. `message_id`, `correlation_id`: None, as in the
     message. `flags`, `first`, `last`: for amqp091_properties.head."""
@@ -148,7 +148,7 @@ class Said:
     last: bytes
 
 
-def said(texts: dict[str, str]) -> Said:
+def said(texts: dict[str, str]) -> WrittenProperties:
     """`texts` are the caller's own. ValueError and others (UNREADABLE): who put it named properties
     as we do, and they make no sense."""
     exchange, key = texts.pop(_EXCHANGE, ""), texts.pop(_KEY, None)
@@ -172,7 +172,8 @@ def said(texts: dict[str, str]) -> Said:
         headers |= decode.field_table(bytes.fromhex(rest))[1]
     if headers:
         found["headers"] = encode.field_table(headers)
-    return Said(exchange, key, message_id, correlation_id, reply_to, *properties.written(found))
+    return WrittenProperties(exchange, key, message_id, correlation_id, reply_to,
+                             *properties.written(found))
 
 
 def _kept(name: str, texts: dict[str, str]) -> str | None:
@@ -180,7 +181,7 @@ def _kept(name: str, texts: dict[str, str]) -> str | None:
     return None if value is None else value.hex() if isinstance(value, bytes) else str(value)
 
 
-def head_of(message: Message, what: Said) -> bytes:
+def head_of(message: Message, what: WrittenProperties) -> bytes:
     """The payload of its header. UNREADABLE."""
     known = message.ids
     return properties.head(

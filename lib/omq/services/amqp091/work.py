@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from omq.services.amqp import two_phases
 from omq.services.amqp.arrival import Arrived
-from omq.services.amqp.taker import Given
+from omq.services.amqp.taker import TakenMessage
 from omq.services.amqp.transactions import Taken, Transaction
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091.refusals import PRECONDITION_FAILED, Refused
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omq.services.amqp091.channel import Channel
     from omq.services.amqp091.consuming import Takes
 
-Settled = tuple[int, "Takes", Given, "Callable[[Message], None] | None"]
+Settled = tuple[int, "Takes", TakenMessage, "Callable[[Message], None] | None"]
 """Delivery tag, who took it, what it is; None: acknowledged."""
 
 
@@ -47,7 +47,7 @@ class Work:
         self._bounded()
         self.new.append(new)
 
-    def settle(self, tag: int, takes: Takes, given: Given,
+    def settle(self, tag: int, takes: Takes, given: TakenMessage,
                say: Callable[[Message], None] | None) -> None:
         """Refused: it is too much."""
         self._bounded()
@@ -92,7 +92,7 @@ class Work:
             raise
         return (*durable, *(each.queue for each in temporary))
 
-    def roll_back(self) -> list[tuple[int, Takes, Given]]:
+    def roll_back(self) -> list[tuple[int, Takes, TakenMessage]]:
         """Nothing of it happens; what is unacknowledged again."""
         again = [(tag, takes, given) for tag, takes, given, _ in self.settled]
         self._end()

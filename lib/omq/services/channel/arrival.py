@@ -38,7 +38,7 @@ from omq.ipc.client.connection import Client
 from omq.ipc.client.unit import Unit
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.channel import records
-from omq.services.channel.destinations import Terms, Ways
+from omq.services.channel.destinations import Destinations, Terms
 from omq.services.channel.names import DEAD, FROM_MANAGER, FROM_QUEUE, HOPS
 from omq.services.channel.parcel import Parcel
 from omq.services.channel.protocol import OutOfStep
@@ -61,7 +61,7 @@ def put_batch(native: Client, asked: Record, number: int, parcels: Sequence[Parc
               mark: str = "") -> None:
     """All of a batch and its number, once. Later, OutOfStep, RecordLost."""
     unit = native.unit()
-    ways = Ways(native, terms)
+    destinations = Destinations(native, terms)
     terms.dead.clear()
     try:
         message, record = records.take(unit, asked.key)
@@ -75,7 +75,7 @@ def put_batch(native: Client, asked: Record, number: int, parcels: Sequence[Parc
             if record.batch != number - 1:
                 raise OutOfStep(f"batch {number} is whole, and the record says {record.batch}")
             for parcel in parcels:
-                _put(unit, parcel, ways)
+                _put(unit, parcel, destinations)
             records.put(unit, replace(asked, batch=number, mark=mark, reset=record.reset,
                                       messages=record.messages + len(parcels)))
             fault.point("channel.before_put")
@@ -105,10 +105,10 @@ def _leave(unit: Unit) -> None:
 def put_fast(native: Client, parcels: Sequence[Parcel], terms: Terms) -> int:
     """Those that belong to no batch: at most once. How many were lost because not even the
     dead-letter queue takes them."""
-    lost, ways = 0, Ways(native, terms)
+    lost, destinations = 0, Destinations(native, terms)
     for parcel in parcels:
         try:
-            queue, message = _placed(parcel, ways)
+            queue, message = _placed(parcel, destinations)
             native.put(queue, outgoing=message)
         except OmqError as error:
             queue, message = _dead(parcel, str(error), terms)
@@ -119,21 +119,21 @@ def put_fast(native: Client, parcels: Sequence[Parcel], terms: Terms) -> int:
     return lost
 
 
-def _put(unit: Unit, parcel: Parcel, ways: Ways) -> None:
+def _put(unit: Unit, parcel: Parcel, destinations: Destinations) -> None:
     try:
-        queue, message = _placed(parcel, ways)
+        queue, message = _placed(parcel, destinations)
         unit.put(queue, outgoing=message)
     except (*_PASSES, *_AWAY):
         raise
     except OmqError as error:  # the message cannot be there: too long, a kind that holds none
-        queue, message = _dead(parcel, str(error), ways.terms)
+        queue, message = _dead(parcel, str(error), destinations.terms)
         unit.put(queue, outgoing=message)
 
 
-def _placed(parcel: Parcel, ways: Ways) -> tuple[str, Outgoing]:
+def _placed(parcel: Parcel, destinations: Destinations) -> tuple[str, Outgoing]:
     """Where a message goes, and what goes there."""
-    terms, message = ways.terms, parcel.message
-    way, (reply_to, reply) = ways.of(parcel.to), ways.back(parcel.reply)
+    terms, message = destinations.terms, parcel.message
+    way, (reply_to, reply) = destinations.of(parcel.to), destinations.back(parcel.reply)
     why = way.why
     if not why and parcel.hops > terms.settings.channel_hops_max:
         why = f"it has crossed {parcel.hops} channels: a circle"
@@ -141,7 +141,7 @@ def _placed(parcel: Parcel, ways: Ways) -> tuple[str, Outgoing]:
         return _dead(parcel, why, terms)
     return way.queue, replace(
         message, reply_to=reply_to,
-        persistent=message.persistent or len(message.body) > ways.native.threshold,
+        persistent=message.persistent or len(message.body) > destinations.native.threshold,
         properties={**message.properties, **reply, **way.properties, HOPS: str(parcel.hops),
                     FROM_MANAGER: parcel.origin.manager, FROM_QUEUE: parcel.origin.queue})
 

@@ -34,7 +34,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Destination:
     """To one address. `why`: it is none; `refused`: it is one that is closed; `properties`: what
     those that go there say besides."""
 
@@ -44,46 +44,46 @@ class Way:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-class Ways:
+class Destinations:
     """See the module; of one batch."""
 
     def __init__(self, native: Client, terms: Terms) -> None:
         self.native, self.terms = native, terms
         self._own = own_name(terms.settings)
-        self._found: dict[Address, Way] = {}
+        self._found: dict[Address, Destination] = {}
         self._back: dict[Address, tuple[str, dict[str, str]]] = {}
         native.forget(terms.settings.channel_names_ms / 1000)
 
-    def of(self, to: Address) -> Way:
+    def of(self, to: Address) -> Destination:
         found = self._found.get(to)
         if found is None:
             found = self._found[to] = self._way(to)
         return found
 
-    def _way(self, to: Address) -> Way:
+    def _way(self, to: Address) -> Destination:
         native, terms = self.native, self.terms
         properties: dict[str, str] = {}
         if to.manager in ("", self._own):
             if to.queue == RECORDS or not is_name(to.queue):
-                return Way(why="it is for no queue")
+                return Destination(why="it is for no queue")
             queue = to.queue
             try:
                 holding = native.resolved(queue)
             except OmqError as error:
-                return Way(why=str(error))
+                return Destination(why=str(error))
             if RECORDS in holding:  # by another name
-                return Way(why="it is for no queue")
+                return Destination(why="it is for no queue")
         else:
             queue = transmission(native, to.manager, terms.settings)
             if not queue:
-                return Way(why=f"nobody knows a queue manager {to.manager}")
+                return Destination(why=f"nobody knows a queue manager {to.manager}")
             holding = (queue,)
             properties = {REMOTE_MANAGER: to.manager, REMOTE_QUEUE: to.queue}
         refused = next((terms.refused[name] for name in (queue, *holding)
                         if name in terms.refused), "")
         if not refused and not terms.allows(holding):
             refused = f"no right to put on {queue}"
-        return Way(queue, "", refused, properties)
+        return Destination(queue, "", refused, properties)
 
     def back(self, reply: Address) -> tuple[str, dict[str, str]]:
         """`reply_to` of a message whose reply goes there, and what it says besides: the first queue

@@ -34,17 +34,17 @@ from omq.base.errors import OmqError
 from omq.base.fault import point
 from omq.services.daemon.signals import Signals
 from omq.services.delivery.calling_back import LOOK_S, CallingBack
-from omq.services.delivery.crew import Crew
+from omq.services.delivery.channel_processes import ChannelProcesses
 from omq.services.delivery.deferred import Aside
 from omq.services.delivery.holds import Holds
 from omq.services.delivery.mlist import Mlist
 from omq.services.delivery.peer_book import PeerBook
-from omq.services.delivery.published import Publisher
 from omq.services.delivery.rules import Rules
 from omq.services.delivery.scheduler import Give, Process, Scheduler, Start
+from omq.services.delivery.scheduler_status import Publisher
 from omq.services.delivery.sends import Sends
 from omq.services.delivery.service import ChannelService, Plan
-from omq.services.delivery.settling import Ends, Work, words
+from omq.services.delivery.settling import Settling, Work, words
 from omq.services.delivery.worker import Report
 from omq.services.readers.reload import reload_service
 from omq.services.readers.runner import Connect
@@ -68,14 +68,14 @@ class Dispatcher:
         self._connect = connect
         self._rung = self._waiting = False
         self._aside = Aside(service.context.settings.qmgr_put_off_messages_max)
-        self._ends = Ends(service, self._aside, self._follow)
+        self._ends = Settling(service, self._aside, self._follow)
 
     def run(self, ready: Callable[[], None]) -> None:
         """Until a signal to stop. `ready` is called once the queue manager knows the reader."""
         context = self._service.context
         self._service.open()
         self._configure()
-        self._crew = Crew(self._service)
+        self._crew = ChannelProcesses(self._service)
         try:
             with self._connect(context) as connection, connection.reader(
                     context.conf.queue, batch=_TAKE_MAX, auxiliary=False) as reader:

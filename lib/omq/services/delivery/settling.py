@@ -66,7 +66,7 @@ class Work:
         return None
 
 
-class Ends:
+class Settling:
     """Of one dispatcher. `in_hand`: messages that are not settled; `due`: when `retry` has
     something to do, monotonic."""
 

@@ -33,10 +33,10 @@ from omq.services.mail.drafts import Author, submission
 from omq.services.mail.drop_file import Dropped
 from omq.services.mail.drop_protocol import HEAD_BYTES_MAX, Request, refused, taken
 from omq.services.mail.drop_users import Users
-from omq.services.mail.dsn import properties_of, sender_problem, wish_of
+from omq.services.mail.dsn import dsn_request_of, properties_of, sender_problem
 from omq.services.mail.mail_log import MailLog, shown
 from omq.services.mail.maildrop import Maildrop
-from omq.services.mail.smtp_text import Memory
+from omq.services.mail.smtp_data import Memory
 
 PROGRAM: Final = "omq-sendmail"
 _PIECE_BYTES: Final = 64 * 1024
@@ -146,7 +146,7 @@ def _told(request: Request, recipients: tuple[str, ...]) -> dict[str, str]:
     """What the sender wants to be told, as properties. BadRequest."""
     given = {key: value for key, value in (("RET", request.ret), ("ENVID", request.envid)) if value}
     problem = sender_problem(given)
-    wish = wish_of({"NOTIFY": request.notify} if request.notify else {})
+    wish = dsn_request_of({"NOTIFY": request.notify} if request.notify else {})
     if problem or isinstance(wish, str):
         raise BadRequest(reason=problem or str(wish))
     return properties_of(given, dict.fromkeys(recipients, wish))

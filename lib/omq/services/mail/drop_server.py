@@ -38,8 +38,8 @@ from omq.services.mail.drop_users import Users
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import MailLog
 from omq.services.mail.maildrop import Maildrop
+from omq.services.mail.smtp_data import Memory
 from omq.services.mail.smtp_intake import Connection
-from omq.services.mail.smtp_text import Memory
 from omq.services.network.inherited import inherited_sockets
 
 NAME: Final = "mail.drop"

@@ -20,7 +20,7 @@ from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import NotSubmitter, TooManyMails
 from omq.base.settings import Settings
-from omq.services.mail.smtp_text import Memory
+from omq.services.mail.smtp_data import Memory
 
 ANYBODY: Final = "*"
 _SHARE: Final = 4

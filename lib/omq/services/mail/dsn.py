@@ -37,7 +37,7 @@ _TYPE: Final = re.compile(r"[A-Za-z0-9-]{1,32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DsnRequest:
     """Of a recipient's sender. `notify` and `orcpt` are as they were sent; empty: none."""
 
     notify: str = ""
@@ -67,7 +67,7 @@ class Wish:
             f" ORCPT={self.orcpt}" if self.orcpt else "")
 
 
-_NO_WISH: Final = Wish()
+_NO_REQUEST: Final = DsnRequest()
 
 
 def decoded(xtext: str) -> str:
@@ -88,10 +88,10 @@ def sender_problem(parameters: Mapping[str, str]) -> str:
     return ""
 
 
-def wish_of(parameters: Mapping[str, str]) -> Wish | str:
+def dsn_request_of(parameters: Mapping[str, str]) -> DsnRequest | str:
     """The wish in the parameters of RCPT, or the reply to wrong ones."""
     if not parameters:
-        return _NO_WISH
+        return _NO_REQUEST
     if set(parameters) - {"NOTIFY", "ORCPT"}:
         return "555 5.5.4 a parameter is not known here"
     notify = parameters.get("NOTIFY", "").upper()
@@ -105,28 +105,29 @@ def wish_of(parameters: Mapping[str, str]) -> Wish | str:
     if "ORCPT" in parameters and (
             len(orcpt) > _ORCPT_BYTES_MAX or _TYPE.fullmatch(kind) is None or not decoded(text)):
         return "501 5.5.4 ORCPT is no type;xtext, or too long"
-    return Wish(notify, orcpt)
+    return DsnRequest(notify, orcpt)
 
 
-def properties_of(parameters: Mapping[str, str], wishes: Mapping[str, Wish]) -> dict[str, str]:
+def properties_of(parameters: Mapping[str, str], dsn_requests: Mapping[str, DsnRequest]
+                  ) -> dict[str, str]:
     """As a message carries them."""
     found = {name: parameters[key] for name, key in ((RET, "RET"), (ENVID, "ENVID"))
              if key in parameters}
-    lines = [f"{address}\t{wish.notify}\t{wish.orcpt}" for address, wish in wishes.items()
+    lines = [f"{address}\t{wish.notify}\t{wish.orcpt}" for address, wish in dsn_requests.items()
              if wish.notify or wish.orcpt]
     return found | ({DSN: "\n".join(lines)} if lines else {})
 
 
-def wishes_of(properties: Mapping[str, str]) -> dict[str, Wish]:
-    """The wishes in these properties, by the address that was submitted."""
+def dsn_requests_of(properties: Mapping[str, str]) -> dict[str, DsnRequest]:
+    """The DSN requests in these properties, by the address that was submitted."""
     found = {}
     for line in properties.get(DSN, "").split("\n"):
         parts = line.split("\t")
         if len(parts) == 3:
             parameters = {name: value for name, value in zip(("NOTIFY", "ORCPT"), parts[1:],
                                                              strict=True) if value}
-            wish = wish_of(parameters)
-            if isinstance(wish, Wish):
+            wish = dsn_request_of(parameters)
+            if isinstance(wish, DsnRequest):
                 found[parts[0]] = wish
     return found
 

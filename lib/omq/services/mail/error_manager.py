@@ -40,7 +40,7 @@ from omq.services.mail.delivery_report import (
     build_report,
     message_id_of,
 )
-from omq.services.mail.dsn import ENVID, RET, Wish, decoded, wishes_of
+from omq.services.mail.dsn import ENVID, RET, DsnRequest, decoded, dsn_requests_of
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import arrival_ns, made_lines, mail_id, mail_log_of, shown
 from omq.services.mail.report_rate import ReportRate
@@ -86,9 +86,9 @@ class ErrorManagerService(Service):
 
     def handle(self, message: Message) -> Disposition:
         envelope = mail.Envelope.of(message.properties)
-        wishes = wishes_of(message.properties)
+        dsn_requests = dsn_requests_of(message.properties)
         failures = [each for each in mail.failures_of(message.properties)
-                    if wishes.get(each.recipient, Wish()).wants(each.action)]
+                    if dsn_requests.get(each.recipient, DsnRequest()).wants(each.action)]
         if not failures:
             self._tell_nobody(message)
             return Done()
@@ -106,7 +106,7 @@ class ErrorManagerService(Service):
             FailedMessage(envelope.sender, message.body, message.message_id,
                           arrival_ns(properties, message.put_time_ns), failures, about,
                           decoded(properties.get(ENVID, "")),
-                          {address: wish.original for address, wish in wishes.items()},
+                          {address: wish.original for address, wish in dsn_requests.items()},
                           _RETURNED.get(properties.get(RET, "").upper()),
                           language_of(self.languages, envelope.sender)),
             self.style, clock.wall_ns())

@@ -1,4 +1,4 @@
-"""A host that takes mail for a domain, and what DANE says of it (found by omq.services.mail.names).
+"""A host that takes mail for a domain, and what DANE says of it (omq.services.mail.mx_lookup).
 """
 
 from __future__ import annotations

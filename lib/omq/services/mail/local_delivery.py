@@ -29,7 +29,7 @@ from omq.base import clock, events, modes, names
 from omq.base.errors import BadName
 from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
 from omq.services.mail import mail_message as mail
-from omq.services.mail.dsn import DELIVERED, wishes_of
+from omq.services.mail.dsn import DELIVERED, dsn_requests_of
 from omq.services.mail.mail_log import arrival_ns, delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mailbox_owner import acting_as, check_root
 from omq.services.mail.mailbox_publishing import Posted, QuotaExceeded, publish_all
@@ -249,10 +249,10 @@ class _Work:
 
 def _wanted(properties: Mapping[str, str], fates: Sequence[_Work]) -> list[mail.Failure]:
     """Deliveries that the sender asked to be told of (NOTIFY=SUCCESS, RFC 3461)."""
-    wishes = wishes_of(properties) if properties.get(mail.FROM) else {}
+    dsn_requests = dsn_requests_of(properties) if properties.get(mail.FROM) else {}
     return [mail.Failure(each.original, each.status, each.text, "", DELIVERED) for each in fates
-            if each.kind == "sent" and each.original in wishes
-            and wishes[each.original].wants(DELIVERED)]
+            if each.kind == "sent" and each.original in dsn_requests
+            and dsn_requests[each.original].wants(DELIVERED)]
 
 
 def _first(message: Message, properties: Mapping[str, str]) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from omq.services.mail.exchanger import Exchanger
 from omq.services.mail.mail_message import split_address
-from omq.services.mail.names import (
+from omq.services.mail.mx_lookup import (
     NAMED,
     NAMES_KNOWN,
     Found,
@@ -27,7 +27,7 @@ from omq.services.mail.names import (
 from omq.services.mail.routes import Peer, peer_named, peer_of
 from omq.services.mail.smtp_address import literal
 from omq.services.mail.smtp_reply import Result, Verdict
-from omq.services.mail.tls_policy import DANE, LinePolicy, Refused, Wanted
+from omq.services.mail.tls_policy import DANE, DomainPolicy, LinePolicy, Refused
 from omq.services.mail.tls_sessions import TlsSession
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _note_nothing(session: TlsSession, domains: Sequence[str], policy: str, line
     del session, domains, policy, lines
 
 
-class Ways:
+class NextHops:
     """Of one configuration."""
 
     def __init__(self, settings: Settings, routes: Routes, note: Note = _note_nothing) -> None:
@@ -130,7 +130,7 @@ class Ways:
         """To a host of routes.conf."""
         port = peer.port or self._port
         rule = self._routes.tls_rule(domain, peer.host)
-        wanted = Wanted(domain, rule, self._site, named=True)
+        wanted = DomainPolicy(domain, rule, self._site, named=True)
         exchanger = Exchanger(0, peer.host, ())
         if wanted.level in DANE and not is_address(peer.host):
             name = f"{NAMED}{peer.host}:{port}"
@@ -149,7 +149,7 @@ class Ways:
 
     def _exchanger(self, recipient: str, domain: str, found: Found) -> Way:
         # A host's name comes from the DNS: what is said of hosts alone does not bind it.
-        wanted = Wanted(domain, self._routes.tls_rule(domain, domain), self._site, found.sts)
+        wanted = DomainPolicy(domain, self._routes.tls_rule(domain, domain), self._site, found.sts)
         policies: dict[Exchanger, LinePolicy] = {}
         refused: list[tuple[Exchanger, Refused]] = []
         for each in found.ordered():
@@ -170,7 +170,7 @@ class Ways:
             del self._chosen[next(iter(self._chosen))]
         self._chosen.setdefault(peer, {})[domain] = exchanger, policy
 
-    def _refused(self, recipient: str, domain: str, wanted: Wanted,
+    def _refused(self, recipient: str, domain: str, wanted: DomainPolicy,
                  refused: Sequence[tuple[Exchanger, Refused]]) -> Result:
         """Nobody may have it: it waits, and a report counts it."""
         kind = "sts" if wanted.sts is not None and wanted.level not in DANE else "tlsa"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from omq.base.errors import ConfigError
+from omq.services.mail.peer_line import Security
 from omq.services.mail.routes import peer_of
-from omq.services.mail.smtp_line import Security
 from omq.services.mail.tls_policy import DANE
 from omq.services.network.secret_file import read_secret, wrong
 from omq.services.network.tls import client_context

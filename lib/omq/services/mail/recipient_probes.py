@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Final
 
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_message import one_line, split_address
-from omq.services.mail.next_hop import Ways
+from omq.services.mail.next_hop import NextHops
+from omq.services.mail.peer_line import NotSecureError, Opening, Security, opened
 from omq.services.mail.routes import Peer
-from omq.services.mail.smtp_line import NotSecureError, Opening, Security, opened
 
 if TYPE_CHECKING:
     from omq.base.settings import Settings
@@ -63,7 +63,7 @@ class Probes:
 
     def __init__(self, settings: Settings, routes: Routes, security: Security,
                  now: Callable[[], float] = time.monotonic) -> None:
-        self._ways = Ways(settings, routes)
+        self._ways = NextHops(settings, routes)
         self._settings, self._security, self._now = settings, security, now
         self._hostname = mail_hostname(settings)
         self.known: OrderedDict[str, Verdict] = OrderedDict()

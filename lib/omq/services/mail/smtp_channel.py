@@ -18,9 +18,9 @@ from omq.services.delivery.worker import PEER, RECIPIENTS, Report
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import mail_log_of
 from omq.services.mail.mail_message import split_address
+from omq.services.mail.peer_line import Security
 from omq.services.mail.routes import Peer, peer_named
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
-from omq.services.mail.smtp_line import Security
 from omq.services.mail.smtp_reply import Result, Verdict
 from omq.services.mail.tls_policy import LinePolicy, of_row
 from omq.services.mail.tls_sessions import TlsSession, TlsSessions

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from omq.services.mail.smtp_data import Text
 from omq.services.mail.smtp_input import Input
-from omq.services.mail.smtp_text import Text
 
 _ARGUMENT: Final = re.compile(r"([0-9]{1,20})( +LAST)?", re.IGNORECASE)
 

@@ -34,8 +34,8 @@ from dataclasses import dataclass, field, replace
 from omq.base import fault
 from omq.services.mail.dane import Tlsa
 from omq.services.mail.mail_message import one_line
+from omq.services.mail.peer_line import Line, NotSecureError, Opening, Security, opened
 from omq.services.mail.routes import Peer
-from omq.services.mail.smtp_line import Line, NotSecureError, Opening, Security, opened
 from omq.services.mail.smtp_reply import Reply, Result, Verdict
 
 _BARE = re.compile(rb"\r\n|\r|\n")
@@ -57,7 +57,7 @@ class Mail:
     body: bytes
     smtputf8: bool = False
     parameters: str = ""  # RET and ENVID
-    wishes: Mapping[str, str] = field(default_factory=dict)  # NOTIFY and ORCPT by recipient
+    dsn_requests: Mapping[str, str] = field(default_factory=dict)  # NOTIFY and ORCPT by recipient
     addresses: Sequence[str] = ()  # of the peer; none: what its name means
     whole: bool = False  # all recipients or none
     tlsa: Sequence[Tlsa] = ()  # what the peer's certificate must be, at the level `dane`
@@ -274,7 +274,7 @@ def _mail_from(client: Line, message: Mail, text: bytes) -> str:
 
 
 def _wish(client: Line, message: Mail, recipient: str) -> str:
-    return message.wishes.get(recipient, "") if client.has_extn("dsn") else ""
+    return message.dsn_requests.get(recipient, "") if client.has_extn("dsn") else ""
 
 
 def _unsupported(client: Line, message: Mail, text: bytes) -> Result | None:

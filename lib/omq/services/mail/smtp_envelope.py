@@ -25,11 +25,12 @@ from typing import Final
 from omq.base import clock, events, limits
 from omq.base.event_log import WARNING
 from omq.base.settings import Settings
-from omq.services.mail.dsn import wish_of
+from omq.services.mail.dsn import dsn_request_of
 from omq.services.mail.senders import may_send_as
 from omq.services.mail.smtp_address import parameters_of, path_of
 from omq.services.mail.smtp_chunk import chunk_of
 from omq.services.mail.smtp_clients import Act
+from omq.services.mail.smtp_data import COPIES, NO_MEMORY, Text
 from omq.services.mail.smtp_handler import (
     Answer,
     Handler,
@@ -40,7 +41,6 @@ from omq.services.mail.smtp_handler import (
 )
 from omq.services.mail.smtp_policy import Policy
 from omq.services.mail.smtp_refusals import softened
-from omq.services.mail.smtp_text import COPIES, NO_MEMORY, Text
 from omq.services.mail.smtp_trace import fit, protocol, received_field
 from omq.services.network.tls import Secured
 
@@ -147,7 +147,8 @@ class EnvelopeCommands:
         if path is None or not path[0]:
             return "501 5.5.4 syntax: RCPT TO:<address>"
         parameters = parameters_of(path[1])
-        wish = wish_of(parameters) if parameters is not None else "501 5.5.4 wrong parameters"
+        wish = (dsn_request_of(parameters) if parameters is not None
+                else "501 5.5.4 wrong parameters")
         if isinstance(wish, str):
             return wish
         address, policy = path[0], self._handler.policy
@@ -169,7 +170,7 @@ class EnvelopeCommands:
             return "452 4.5.3 too many recipients, or too long ones: send to the others separately"
         given.recipients.append(address)
         given.recipients_bytes = held
-        given.wishes[address] = wish
+        given.dsn_requests[address] = wish
         given.resolved[address] = resolved
         return Answer("250 2.1.5 OK")
 

@@ -4,8 +4,9 @@ Rules:
 1. A client has its 250 after the filter's, and a filter that gives the mail back before it answers,
    as it should, answers after our durable put: nothing is acknowledged that is nowhere.
 2. What comes back is known by the id in the Received field that it went out with, while its client
-   waits: it keeps id, client, rank and the sender's wishes. When a filter makes several messages of
-   one, the first has that id, all have it as `mail.id`. What is not known again (a note that the
+   waits: it keeps id, client, rank and the DSN requests of the sender. When a filter makes several
+   messages of one, the first has that id, all have it as `mail.id`.
+   What is not known again (a note that the
    filter itself writes, a text whose client was told to come back meanwhile) is taken as it is.
 3. What the filter gives back at a port that asks the filter would go round without end: 554.
 4. The return port is for clients of `smtp_relay_networks`; it asks for neither TLS nor names.
@@ -23,7 +24,7 @@ from typing import Final
 from omq.base import events
 from omq.base.event_log import WARNING
 from omq.services.mail import mail_message as mail
-from omq.services.mail.dsn import PROPERTIES, properties_of, sender_parameters, wishes_of
+from omq.services.mail.dsn import PROPERTIES, dsn_requests_of, properties_of, sender_parameters
 from omq.services.mail.smtp_client import Mail
 from omq.services.mail.smtp_filter import InFilter
 from omq.services.mail.smtp_handler import Answer, Listener, Transaction
@@ -68,8 +69,8 @@ class FilteringCommands(StoringCommands):
         handler, way = self._handler, self._handler.filter
         peer = handler.policy.filter
         assert peer is not None
-        told = properties_of(given.parameters, given.wishes)
-        wishes = wishes_of(told)
+        told = properties_of(given.parameters, given.dsn_requests)
+        dsn_requests = dsn_requests_of(told)
         who = f", sasl_username={self._user}" if self._user else ""
         going = InFilter(given.mail_id, self._peer, self._helo, self._client() + who,
                          self._ranked, told)
@@ -77,7 +78,8 @@ class FilteringCommands(StoringCommands):
         try:
             verdict = await way.ask(peer, Mail(
                 given.sender, tuple(given.recipients), body, given.utf8,
-                sender_parameters(told), {each: wish.parameters() for each, wish in wishes.items()},
+                sender_parameters(told),
+                {each: wish.parameters() for each, wish in dsn_requests.items()},
                 whole=True), self.settings)
         finally:
             del way.waiting[given.mail_id]

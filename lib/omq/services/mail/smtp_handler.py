@@ -14,15 +14,15 @@ from omq.base import events
 from omq.base.event_log import REPORT, EventLog
 from omq.base.rated_log import RatedLog
 from omq.services.mail import mail_message as mail
-from omq.services.mail.dsn import Wish, sender_problem
+from omq.services.mail.dsn import DsnRequest, sender_problem
 from omq.services.mail.mail_log import MailLog, accepted_lines
 from omq.services.mail.smtp_address import grammar_problem
 from omq.services.mail.smtp_chunk import Chunk
 from omq.services.mail.smtp_clients import Clients, Places
+from omq.services.mail.smtp_data import TOO_LARGE, Memory, Text
 from omq.services.mail.smtp_filter import Filter
 from omq.services.mail.smtp_intake import Intake
 from omq.services.mail.smtp_policy import Policy, Resolved
-from omq.services.mail.smtp_text import TOO_LARGE, Memory, Text
 
 ADDRESSES_KNOWN_MAX: Final = 1000
 """Whose check is remembered: some MB at most, for a command line is bounded (smtp_input)."""
@@ -126,7 +126,7 @@ class Transaction:
     redirected: str = ""  # the only recipient, likewise
     head_bytes: int = 0  # of our Received field
     parameters: dict[str, str] = field(default_factory=dict)  # of MAIL
-    wishes: dict[str, Wish] = field(default_factory=dict)  # by recipient
+    dsn_requests: dict[str, DsnRequest] = field(default_factory=dict)  # by recipient
     resolved: dict[str, Resolved] = field(default_factory=dict)  # likewise
     text: Text | None = None  # while it comes in chunks
     promised: list[str] = field(default_factory=list)  # mailboxes that are to be made for it

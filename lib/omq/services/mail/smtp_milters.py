@@ -42,9 +42,9 @@ from omq.services.mail.map_errors import MapFailed, MapMissing
 from omq.services.mail.milter_changes import Changed, apply
 from omq.services.mail.milter_client import Kind, Milter, MilterFailed, Verdict
 from omq.services.mail.milter_packets import MilterWrong
-from omq.services.mail.smtp_asking import GONE
+from omq.services.mail.smtp_data import NO_MEMORY
 from omq.services.mail.smtp_handler import Answer, Listener, Transaction
-from omq.services.mail.smtp_text import NO_MEMORY
+from omq.services.mail.smtp_policy_asking import GONE
 from omq.services.mail.smtp_verifying import VerifyingCommands
 
 _FIELD: Final = b"authentication-results"

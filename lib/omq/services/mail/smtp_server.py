@@ -46,12 +46,12 @@ from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
 from omq.services.mail.mail_log import MailLog
 from omq.services.mail.smtp_commands import SmtpCommands
+from omq.services.mail.smtp_data import Memory
 from omq.services.mail.smtp_filter import Filter
 from omq.services.mail.smtp_handler import Handler, Listener
 from omq.services.mail.smtp_intake import Connection, Intake
 from omq.services.mail.smtp_policy import load_policy
 from omq.services.mail.smtp_session import SmtpSession
-from omq.services.mail.smtp_text import Memory
 from omq.services.network.listening import announce, listen
 from omq.services.network.tls import bound_buffers
 

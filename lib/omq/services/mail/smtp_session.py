@@ -1,7 +1,7 @@
 """One SMTP session: an asyncio protocol that reads commands, takes the text and answers.
 
 What is allowed stands in omq.services.mail.smtp_commands, the text while it comes in
-omq.services.mail.smtp_text, the put in omq.services.mail.smtp_intake.
+omq.services.mail.smtp_data, the put in omq.services.mail.smtp_intake.
 
 Rules:
 1. DATA is answered with 250 only after the durable put returned.
@@ -34,8 +34,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from omq.services.mail.smtp_chunk import Chunk
+from omq.services.mail.smtp_data import Text
 from omq.services.mail.smtp_input import Input
-from omq.services.mail.smtp_text import Text
 from omq.services.network.source import source_of
 from omq.services.network.tls import accepted, secured
 

@@ -14,11 +14,11 @@ from omq.base.event_log import ERROR, WARNING
 from omq.services.mail import mail_message as mail
 from omq.services.mail.dsn import properties_of
 from omq.services.mail.smtp_chunk import Chunk
+from omq.services.mail.smtp_data import Text
 from omq.services.mail.smtp_envelope import EnvelopeCommands
 from omq.services.mail.smtp_handler import Accepted, Answer, Transaction
 from omq.services.mail.smtp_intake import Submission
 from omq.services.mail.smtp_refusals import reply_to
-from omq.services.mail.smtp_text import Text
 from omq.services.mail.smtp_trace import fit, submitted
 
 
@@ -88,5 +88,5 @@ class StoringCommands(EnvelopeCommands):
         envelope = mail.Envelope(
             given.sender, tuple(given.recipients), given.eight_bit or not body.isascii(),
             given.utf8, self._peer, fit(self._helo))
-        told = properties_of(given.parameters, given.wishes)
+        told = properties_of(given.parameters, given.dsn_requests)
         return envelope.properties() | told | mail.tracing(given.mail_id, clock.wall_ns())

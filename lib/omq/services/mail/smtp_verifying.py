@@ -7,8 +7,8 @@ from __future__ import annotations
 from functools import partial
 
 from omq.base import names
-from omq.services.mail.smtp_asking import AskingCommands
 from omq.services.mail.smtp_handler import Answer, Listener
+from omq.services.mail.smtp_policy_asking import AskingCommands
 
 
 class VerifyingCommands(AskingCommands):

@@ -72,7 +72,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DomainPolicy:
     """What is said of a domain's mail before its hosts are known."""
 
     domain: str

@@ -49,22 +49,10 @@ from omq.services.mail import mail_message as mail
 from omq.services.mail.channel_names import LMTP, NAMES, PIPE
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import Retry
-from omq.services.mail.names import NamesWorker, check_names
-from omq.services.mail.next_hop import LookUp, Way, Ways
+from omq.services.mail.mx_lookup import NamesWorker, check_names
+from omq.services.mail.next_hop import LookUp, NextHops, Way
 from omq.services.mail.peer_security import load_security, sts_context
 from omq.services.mail.pipe_channel import PipeChannel
-from omq.services.mail.remote_ends import (
-    ENDED,
-    copy_of,
-    disposition,
-    given_up,
-    refused,
-    report_later,
-    rest_of,
-    softened,
-    told_of,
-    warned,
-)
 from omq.services.mail.routes import Peer
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.smtp_channel import (
@@ -78,6 +66,18 @@ from omq.services.mail.smtp_channel import (
 from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
 from omq.services.mail.sts_domains import sts_domains
 from omq.services.mail.tls_sessions import TlsSessions
+from omq.services.mail.unix_out_settling import (
+    ENDED,
+    copy_of,
+    disposition,
+    given_up,
+    refused,
+    report_later,
+    rest_of,
+    softened,
+    told_of,
+    warned,
+)
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Message, Move
 
@@ -111,7 +111,7 @@ class UnixOutService(ChannelService):
         security = load_security(settings, conf_dir, routes)
         check_names(settings, conf_dir)
         sts = sts_context(settings, conf_dir)
-        ways = Ways(settings, routes, self._tls_sessions.note)
+        ways = NextHops(settings, routes, self._tls_sessions.note)
         self._routes, self._security, self._ways, self._sts = routes, security, ways, sts
 
     def worker(self, channel: str) -> Worker:

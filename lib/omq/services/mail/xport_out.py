@@ -42,7 +42,8 @@ from omq.services.mail import mail_message as mail
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.mail_retry import Retry
 from omq.services.mail.pipe_channel import OUTCOMES, outcome, run
-from omq.services.mail.remote_ends import (
+from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
+from omq.services.mail.unix_out_settling import (
     ENDED,
     copy_of,
     disposition,
@@ -52,7 +53,6 @@ from omq.services.mail.remote_ends import (
     softened,
     warned,
 )
-from omq.services.mail.smtp_reply import STATUS_WORDS, Result, Verdict
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Disposition, Message, Move, Service
 

@@ -32,7 +32,7 @@ from omq.storage.instance_file import PRIMARY_MAX, UNNAMED, Instance, Role
 from omq.storage.spool import refuse_others
 
 if TYPE_CHECKING:
-    from omq.services.standby.asking import Asked
+    from omq.services.standby.ask_members import AskedMember
 
 _SAID_MAX: Final = 800  # characters of who is silent
 _WAY_MAX: Final = 60  # of how one is reached
@@ -58,7 +58,7 @@ def ask_members(context: DaemonContext, instance: Instance) -> None:
     settings = context.settings
     if not settings.standby_members:
         return
-    from omq.services.standby.asking import ask_all, members  # TLS: only where it is wanted
+    from omq.services.standby.ask_members import ask_all, members  # TLS: only where it is wanted
 
     context.notifier.extend(settings.start_timeout_s)
     context.notifier.status("asking the other members which term they know")
@@ -73,7 +73,7 @@ def ask_members(context: DaemonContext, instance: Instance) -> None:
     context.log.event(events.MEMBERS_SILENT, WARNING, members=names, term=instance.term)
 
 
-def step_aside(paths: SpoolPaths, instance: Instance, asked: list[Asked]) -> None:
+def step_aside(paths: SpoolPaths, instance: Instance, asked: list[AskedMember]) -> None:
     """NotPrimary, and instance.json says so, where one of them knows a later term. Needs the
     manager's lock."""
     later = [each for each in asked if each.said is not None and each.said.term > instance.term]
@@ -101,7 +101,7 @@ def _short(way: str) -> str:
     return way if len(way) <= _WAY_MAX else f"{way[: _WAY_MAX - 3]}..."
 
 
-def _rank(asked: Asked) -> tuple[int, bool]:
+def _rank(asked: AskedMember) -> tuple[int, bool]:
     """The latest term, and of those who know it the primary."""
     assert asked.said is not None
     return asked.said.term, asked.said.role is Role.PRIMARY

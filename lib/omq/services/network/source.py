@@ -29,7 +29,7 @@ _ANSWER_S: Final = 0.1
 """The kernel answers before `send` returns; this is for one that does not."""
 
 
-class Ends(Protocol):
+class SocketNames(Protocol):
     """As much of a socket as is asked; asyncio has one of its own for its transports."""
 
     def getsockname(self) -> Any: ...
@@ -37,7 +37,7 @@ class Ends(Protocol):
     def getpeername(self) -> Any: ...
 
 
-def source_of(connection: Ends | None) -> str:
+def source_of(connection: SocketNames | None) -> str:
     """`192.0.2.7`, `2001:db8::/64` (who has an address of IPv6 has all of its network), `127.0.0.1
     uid 1000`, or `local` for a socket that is not of the internet. Raises nothing: of a connection
     that has ended already, or has no socket, `?`."""

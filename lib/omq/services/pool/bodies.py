@@ -55,8 +55,8 @@ from omq.services.pool.whole_bodies import WholeBodies
 from omq.storage import disk_usage, durable, standby_holds
 from omq.storage.disk_usage import Free
 from omq.storage.journal import file_name as journal_name
+from omq.storage.journal_retire import retirable, retire
 from omq.storage.payloads import PayloadReader, payload_paths
-from omq.storage.retire import retirable, retire
 from omq.storage.store import StoreWriter, file_name, remove_store_file, store_numbers
 
 BATCH_BYTES: Final = 4 * MIB

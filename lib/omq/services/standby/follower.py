@@ -43,7 +43,7 @@ from omq.services.daemon.signals import Signals
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
-from omq.services.standby.preparing import Preparing
+from omq.services.standby.next_journal_file import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.storage import durable, spool
 from omq.storage.instance_file import LEAP, Instance

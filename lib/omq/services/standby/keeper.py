@@ -52,12 +52,12 @@ from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
 from omq.services.standby import lease_file
-from omq.services.standby.asking import ask_all, members
+from omq.services.standby.ask_members import ask_all, members
 from omq.services.standby.etcd import CallFailed, Etcd
 from omq.services.standby.keeper_child import KeptProgram
 from omq.services.standby.lease import Held, InSync, Lease, Seen, check_term, is_later
 from omq.services.standby.lease_file import LeaseState
-from omq.services.standby.lease_word import LeaseWord
+from omq.services.standby.lease_to_manager import LeaseToManager
 from omq.storage import instance_file, spool
 from omq.storage.instance_file import PRIMARY_MAX, UNNAMED, Instance, Role
 
@@ -85,7 +85,7 @@ class Keeper:
         self._etcd = Etcd(settings, location.conf_dir, settings.standby_lease_s / CALLS_A_LEASE)
         self._lease = Lease(self._etcd, settings.standby_lease_prefix, self._instance,
                             settings.standby_address, settings.standby_lease_s)
-        self._word = LeaseWord(self._paths)
+        self._word = LeaseToManager(self._paths)
         self._program = KeptProgram(location.arguments())
         self._held: Held | None = None
         self._seen: Seen | None = None

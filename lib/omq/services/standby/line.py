@@ -27,7 +27,7 @@ TOGETHER_BYTES: Final = 1 << 16
 END_S: Final = 5.0  # for a command to end by itself when its line was closed
 
 
-class Ends(Protocol):
+class StreamEnds(Protocol):
     """What a line lies on. `reading`, `writing`: descriptors to wait for; read and write do not
     wait (BlockingIOError)."""
 
@@ -97,7 +97,7 @@ class Secured:
 class Line:
     """See the module. `silence_s`: so long the other side may take nothing."""
 
-    def __init__(self, ends: Ends, peer: str, silence_s: float) -> None:
+    def __init__(self, ends: StreamEnds, peer: str, silence_s: float) -> None:
         self.peer, self.silence_s = peer, silence_s
         self._ends = ends
         self._in, self._out = PieceReader(peer), Outgoing()

@@ -36,7 +36,7 @@ from omq.services.network.accounts import account_of
 from omq.services.network.secret_file import wrong
 from omq.services.network.source import source_of
 from omq.services.network.tls import common_name, secure_server, server_context, verify_clients
-from omq.services.standby.asking import answer_only
+from omq.services.standby.ask_members import answer_only
 from omq.services.standby.line import Line, Secured
 from omq.services.standby.primary import Primary
 from omq.storage import spool

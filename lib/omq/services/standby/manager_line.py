@@ -1,5 +1,6 @@
 """A control connection to the running queue manager for what is said again and again, without
-waiting for an answer: how far a standby has synced (attached), until when the lease is (keeper).
+waiting for an answer: how far a standby has synced (synced_to_manager), until
+when the lease is (lease_to_manager).
 
 One that ends (another manager, or none) is made anew, at most once in RETRY_S.
 

@@ -26,11 +26,11 @@ from omq.base.paths import SpoolPaths
 from omq.format.index import Counter
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.durable_look import DurableLook
-from omq.services.standby.attached import Attached
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
 from omq.services.standby.sending import Sending
+from omq.services.standby.synced_to_manager import SyncedToManager
 from omq.storage import instance_file
 from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 
@@ -51,7 +51,7 @@ class Primary:
         self._beat = 0.0
         self._heard = time.monotonic()
         self._telling, self._error = Telling(paths), ""
-        self._sync, self._attached = sync, Attached(paths)
+        self._sync, self._attached = sync, SyncedToManager(paths)
 
     def serve(self) -> None:
         """Until the standby hangs up (StreamBroken). A signal may end it at any place: nothing here

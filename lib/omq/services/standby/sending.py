@@ -33,7 +33,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.journal import BLOCK, FRAME, FrameFlag
 from omq.format.standby import SYNCED, Piece, PieceKind, Synced, decode_synced
-from omq.services.standby.asking import answer, is_asked
+from omq.services.standby.ask_members import answer, is_asked
 from omq.storage import promotions, standby_holds
 from omq.storage.containers import REF_BYTES, open_item
 from omq.storage.instance_file import Instance, is_member_name

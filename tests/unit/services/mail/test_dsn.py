@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from omq.services.mail.dsn import Wish, decoded, wish_of, wishes_of
+from omq.services.mail.dsn import DsnRequest, decoded, dsn_request_of, dsn_requests_of
 from omq.services.mail.error_manager import ErrorManagerService
 from omq.services.mail.local_delivery import LocalDeliveryService
 from omq.services.mail.unix_out import UnixOutService
@@ -36,12 +36,12 @@ def test_xtext(text: str, said: str) -> None:
     ({"SIZE": "1"}, False)])
 def test_parameters_of_recipients(parameters: dict[str, str], taken: bool  # noqa: FBT001
                                   ) -> None:
-    assert isinstance(wish_of(parameters), Wish) is taken
+    assert isinstance(dsn_request_of(parameters), DsnRequest) is taken
 
 
 def test_nonsense_in_properties_is_no_wish() -> None:
-    assert wishes_of({"mail.dsn": "a\nb\tX\t\nc\t\trfc822;+0A\nd\tNEVER\t\t\ne\tNEVER\t"}) == {
-        "e": Wish("NEVER")}
+    properties = {"mail.dsn": "a\nb\tX\t\nc\t\trfc822;+0A\nd\tNEVER\t\t\ne\tNEVER\t"}
+    assert dsn_requests_of(properties) == {"e": DsnRequest("NEVER")}
 
 
 def _report(answer: Any) -> Any:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from omq.base.settings import Settings
-from omq.services.mail import smtp_line
-from omq.services.mail.names import NamesWorker
-from omq.services.mail.next_hop import Ways
+from omq.services.mail import peer_line
+from omq.services.mail.mx_lookup import NamesWorker
+from omq.services.mail.next_hop import NextHops
+from omq.services.mail.peer_line import Security
 from omq.services.mail.pipe_channel import PipeChannel
 from omq.services.mail.routes import Peer, Pipe, Routes
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
-from omq.services.mail.smtp_line import Security
 from omq.services.mail.smtp_reply import Result, Verdict
 from tests.unit.services.mail.name_server import NameServer
 from tests.unit.services.mail.stage_peer import Saying, StagePeer
@@ -97,9 +97,9 @@ def test_an_offer_that_means_nothing(connection: Any, offer: str) -> None:
 
 
 def test_a_challenge_that_is_no_base64(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smtp_line.Line, "secured", property(lambda _: "TLS", lambda *_: None),
+    monkeypatch.setattr(peer_line.Line, "secured", property(lambda _: "TLS", lambda *_: None),
                         raising=False)
-    monkeypatch.setattr(smtp_line, "_secure", lambda *_: None)
+    monkeypatch.setattr(peer_line, "_secure", lambda *_: None)
     with Saying({"EHLO": ["250-peer.test\r\n250 AUTH CRAM-MD5\r\n"],
                  "AUTH": ["334 a\r\n"]}) as peer:
         to = connection(peer, login=("me", "secret"))
@@ -117,7 +117,7 @@ def test_addresses_that_answer_nothing_share_the_time(monkeypatch: pytest.Monkey
         raise TimeoutError("timed out")
 
     monkeypatch.setattr(socket, "create_connection", silent)
-    monkeypatch.setattr(smtp_line, "time", SimpleNamespace(monotonic=lambda: sum(given)))
+    monkeypatch.setattr(peer_line, "time", SimpleNamespace(monotonic=lambda: sum(given)))
     to = SmtpConnection(Peer("far.test", 25), "mx.test", ClientLimits(30, 30, 30, 10))
     (result,) = to.send(Mail("s@here.test", ["a@far.test"], TEXT,
                              addresses=[f"192.0.2.{n}" for n in range(8)]))
@@ -199,6 +199,6 @@ def test_a_command_that_closes_its_output_and_goes_on() -> None:
                                     "[0.0.0.0]", "[IPv6:::]"])
 def test_a_literal_of_this_host_is_no_way_back_into_it(domain: str) -> None:
     """Else a report to a sender of that kind would come in again as mail of this host."""
-    way = Ways(Settings(unix_mx=True), Routes()).of(f"x@{domain}")
+    way = NextHops(Settings(unix_mx=True), Routes()).of(f"x@{domain}")
     assert isinstance(way, Result)
     assert (way.verdict, way.status) == (Verdict.PERMANENT, "5.4.6")

@@ -11,7 +11,7 @@ import pytest
 
 from omq.base.errors import ConfigError
 from omq.base.settings import Settings
-from omq.services.mail.names import HOSTS_MAX, NamesWorker, as_result, check_names, of_result
+from omq.services.mail.mx_lookup import HOSTS_MAX, NamesWorker, as_result, check_names, of_result
 from omq.services.mail.routes import Routes
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Defer, Done, Move

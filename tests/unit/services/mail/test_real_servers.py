@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from omq.base.settings import Settings
-from omq.services.mail.names import NamesWorker
+from omq.services.mail.mx_lookup import NamesWorker
 from omq.services.mail.routes import Routes
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Done, Move

@@ -31,7 +31,15 @@ from omq.base.errors import (
 )
 from omq.ipc.client.body_pieces import checked
 from omq.ipc.client.remote.line import Line
-from omq.ipc.client.remote.links import ACCEPTED, MODIFIED, RELEASED, Giving, Taking, Told, refuse
+from omq.ipc.client.remote.links import (
+    ACCEPTED,
+    MODIFIED,
+    RELEASED,
+    DeliveryOutcome,
+    Giving,
+    Taking,
+    refuse,
+)
 from omq.ipc.client.remote.message import RemoteRow
 from omq.ipc.client.remote.taking import PROMPT, RemoteReader
 from omq.ipc.client.remote.translated import decoded, encoded
@@ -110,13 +118,13 @@ class RemoteConnection:
         return Outgoing(**{name: getattr(made, name) for name in _FIELDS if name != "queues"},
                         queues=listed)
 
-    def _sent_again(self, queue: str, data: bytes) -> Told:
+    def _sent_again(self, queue: str, data: bytes) -> DeliveryOutcome:
         """What the server has no room for now comes back: the same again, until it is taken."""
         while (told := self.sent(queue, data)).state == RELEASED:
             pass
         return told
 
-    def sent(self, queue: str, data: bytes, transaction: bytes = b"") -> Told:
+    def sent(self, queue: str, data: bytes, transaction: bytes = b"") -> DeliveryOutcome:
         """Send it and wait for what becomes of it. TimedOut."""
         giver, line = self._giver(queue), self.line
         tag = line.until(lambda: giver.send(data, transaction), line.timeout_s)
@@ -304,7 +312,7 @@ _NATIVE: Final = {
 }
 
 
-def _accepted(queue: str, told: Told) -> None:
+def _accepted(queue: str, told: DeliveryOutcome) -> None:
     """It is on the disk, or the error."""
     if told.state == ACCEPTED:
         return

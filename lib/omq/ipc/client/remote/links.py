@@ -23,7 +23,7 @@ _names: Final = iter(range(1, 1 << 62))
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DeliveryOutcome:
     """What became of a delivery that was sent: a state, and for what reason."""
 
     state: int
@@ -95,7 +95,7 @@ class Giving(_Attached):
     def __init__(self, line: Line, queue: str | None) -> None:
         super().__init__(line, queue or "a transaction")
         self._coordinates = queue is None
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, DeliveryOutcome] = {}
         self._sent: dict[str, Any] = {}
 
     def _new(self) -> Any:
@@ -134,14 +134,14 @@ class Giving(_Attached):
         condition, state = delivery.remote.condition, delivery.remote_state
         if not state and not delivery.settled:
             return
-        self._told[delivery.tag] = Told(
+        self._told[delivery.tag] = DeliveryOutcome(
             int(state), condition.name if condition else "",
             condition.description or "" if condition else "",
             delivery.remote.data if int(state) in (0x33, TRANSACTIONAL) else None)
         del self._sent[delivery.tag]
         delivery.settle()
 
-    def told(self, tag: str) -> Told | None:
+    def told(self, tag: str) -> DeliveryOutcome | None:
         """What became of it; None: nobody has said yet."""
         found = self._told.pop(tag, None)
         if found is None:
@@ -260,7 +260,7 @@ def error_of(queue: str, condition: str, reason: str) -> OmqError:
     return RemoteRefused(queue=queue, condition=condition, reason=reason)
 
 
-def refuse(queue: str, told: Told) -> NoReturn:
+def refuse(queue: str, told: DeliveryOutcome) -> NoReturn:
     raise error_of(queue, told.condition, told.reason)
 
 

@@ -22,7 +22,14 @@ from omq.base.errors import (
     UnitEnded,
 )
 from omq.ipc.client.remote.line import Line
-from omq.ipc.client.remote.links import ACCEPTED, TRANSACTIONAL, Giving, Taking, Told, refuse
+from omq.ipc.client.remote.links import (
+    ACCEPTED,
+    TRANSACTIONAL,
+    DeliveryOutcome,
+    Giving,
+    Taking,
+    refuse,
+)
 from omq.ipc.client.remote.message import RemoteMessage
 from omq.ipc.client.remote.translated import decoded, encoded
 from omq.ipc.wire import arguments
@@ -39,7 +46,7 @@ class Connected(Protocol):
 
     def transaction(self) -> Transaction: ...
 
-    def sent(self, queue: str, data: bytes, transaction: bytes = ...) -> Told: ...
+    def sent(self, queue: str, data: bytes, transaction: bytes = ...) -> DeliveryOutcome: ...
 
     def outgoing(self, queues: str | Sequence[str], body: bytes, outgoing: Outgoing | None,
                  **more: Any) -> Outgoing: ...
@@ -56,7 +63,7 @@ class Transaction:
             refuse("a unit of work", told)
         self.name = bytes(told.data[0])
 
-    def _asked(self, body: Any) -> Told:
+    def _asked(self, body: Any) -> DeliveryOutcome:
         data, line = bytes(Message(body=body).encode()), self._line
         tag = line.until(lambda: self._coordinator.send(data), line.timeout_s)
         return line.until(lambda: self._coordinator.told(tag), line.timeout_s)

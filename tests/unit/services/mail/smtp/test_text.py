@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omq.services.mail.smtp_text import LONG_LINE, NO_MEMORY, TOO_LARGE, Memory, Text
+from omq.services.mail.smtp_data import LONG_LINE, NO_MEMORY, TOO_LARGE, Memory, Text
 
 PIECES = st.lists(st.sampled_from([b"\r", b"\n", b".", b"\r\n", b"\r\n.", b"x", b"yz"]))
 SIZES = st.lists(st.integers(1, 7), min_size=1)

@@ -11,9 +11,9 @@ import pytest
 
 from omq.base.settings import Settings
 from omq.services.mail import recipient_probes
+from omq.services.mail.peer_line import Security
 from omq.services.mail.recipient_probes import Probes
 from omq.services.mail.routes import Peer, Routes
-from omq.services.mail.smtp_line import Security
 from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
 from tests.unit.services.mail.stage_peer import StagePeer
 from tests.waiting import until

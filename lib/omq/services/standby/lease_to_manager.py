@@ -24,7 +24,7 @@ NAME: Final = "lease"
 TIMEOUT_S: Final = 0.5  # for a manager to let it in: the lease waits meanwhile
 
 
-class LeaseWord:
+class LeaseToManager:
     """See the module."""
 
     def __init__(self, paths: SpoolPaths) -> None:

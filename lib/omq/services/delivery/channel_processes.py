@@ -122,7 +122,7 @@ class ChannelProcess:
 _COLLECT_S: Final = 5.0
 
 
-class Crew:
+class ChannelProcesses:
     """By the scheduler's processes; `close` with `kill`."""
 
     def __init__(self, service: ChannelService) -> None:

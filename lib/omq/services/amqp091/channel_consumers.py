@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omq.services.amqp091.channel import Channel
 
 
-class Reading:
+class ChannelConsumers:
     """Of one channel."""
 
     def __init__(self, channel: Channel) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from omq.services.amqp.memory import Memory
 
 
-class Room:
+class LinkMemory:
     """Bytes in memory, and of bodies in files."""
 
     def __init__(self, memory: Memory, disk: Memory, user: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 
-class Hands:
+class ThreadPool:
     """`give` from any thread, `close` from one that is none of them."""
 
     def __init__(self, most: int, name: str) -> None:

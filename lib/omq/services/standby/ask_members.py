@@ -43,7 +43,7 @@ _ROLES: Final = {each.value: each for each in Role}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MemberReply:
     """What one member answered."""
 
     term: int
@@ -53,11 +53,11 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedMember:
     """One of those that were asked: `way` as the configuration has it; `said` or `why` not."""
 
     way: str
-    said: Said | None = None
+    said: MemberReply | None = None
     why: str = ""
 
 
@@ -67,17 +67,17 @@ def members(text: str) -> list[str]:
 
 
 def ask_all(ways: Sequence[str], instance: Instance, settings: Settings, conf_dir: Path
-            ) -> list[Asked]:
+            ) -> list[AskedMember]:
     """All of them at the same time, in their order; one that hangs is waited for a bounded time."""
-    answers = [Asked(way, why="it says nothing") for way in ways]
+    answers = [AskedMember(way, why="it says nothing") for way in ways]
 
     def one(i: int, way: str) -> None:
         try:
-            answers[i] = Asked(way, ask(shlex.split(way), instance, settings, conf_dir))
+            answers[i] = AskedMember(way, ask(shlex.split(way), instance, settings, conf_dir))
         except StreamBroken as error:
-            answers[i] = Asked(way, why=str(error.fields["reason"]))
+            answers[i] = AskedMember(way, why=str(error.fields["reason"]))
         except (OmqError, ValueError, OSError) as error:
-            answers[i] = Asked(way, why=str(error))
+            answers[i] = AskedMember(way, why=str(error))
 
     threads = [threading.Thread(target=one, args=each, daemon=True, name=f"asks {each[1][:32]}")
                for each in enumerate(ways)]
@@ -89,7 +89,8 @@ def ask_all(ways: Sequence[str], instance: Instance, settings: Settings, conf_di
     return list(answers)
 
 
-def ask(words: Sequence[str], instance: Instance, settings: Settings, conf_dir: Path) -> Said:
+def ask(words: Sequence[str], instance: Instance, settings: Settings, conf_dir: Path
+        ) -> MemberReply:
     """What the member there says. StreamBroken: nothing that can be believed; those of dial."""
     way = dial(words, settings, conf_dir, ASK_S)
     try:
@@ -115,7 +116,7 @@ def a_primary_answers(words: Sequence[str], instance: Instance, settings: Settin
         return answers(words, instance.term)
 
 
-def _decode(piece: Piece, instance: Instance, peer: str) -> Said:
+def _decode(piece: Piece, instance: Instance, peer: str) -> MemberReply:
     if piece.kind is PieceKind.REFUSE:
         raise StreamBroken(peer=peer, reason="it refuses: " + bytes(piece.payload[:500]).decode(
             "utf-8", "replace"))
@@ -129,7 +130,7 @@ def _decode(piece: Piece, instance: Instance, peer: str) -> Said:
         raise StreamBroken(peer=peer, reason="it does not say what it is")
     if uuid != instance.uuid.hex():
         raise StreamBroken(peer=peer, reason=f"it is of the instance {uuid[:32]}")
-    return Said(piece.term, member[:64], role, told)
+    return MemberReply(piece.term, member[:64], role, told)
 
 
 def _encode(instance: Instance) -> bytes:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from omq.base import events
 from omq.base.event_log import REPORT, WARNING
 from omq.services.amqp.policy import ANONYMOUS, EXTERNAL, PLAIN
-from omq.services.amqp.sasl_door import Asked, Outcome
+from omq.services.amqp.sasl_door import Outcome, SaslResponse
 from omq.services.network.accounts import Account
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host
 
 
-async def proved(host: Host, peer: str, shown: str, asked: Asked) -> tuple[Account | None, Outcome]:
+async def proved(host: Host, peer: str, shown: str, asked: SaslResponse
+                 ) -> tuple[Account | None, Outcome]:
     """Who this is; `shown`: the name in its certificate. The event says what came of it."""
     policy, log = host.policy, host.rated
     mechanism = asked.mechanism or ANONYMOUS

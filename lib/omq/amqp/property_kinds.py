@@ -16,7 +16,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from uuid import UUID
 
-from omq.amqp.whole import decoded
+from omq.amqp.whole_values import decoded
 from omq.fast.amqp_encoding import encoded
 from omq.format import property_values
 from omq.format.amqp_types import (

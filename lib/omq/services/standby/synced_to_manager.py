@@ -14,7 +14,7 @@ from omq.ipc.client.control_line import Lost
 from omq.services.standby.manager_line import ManagerLine
 
 
-class Attached:
+class SyncedToManager:
     """See the module. `durable`: the last LSN that the manager has told; `descriptor`: readable
     when there is news, None: there is no connection."""
 

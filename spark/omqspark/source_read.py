@@ -24,7 +24,7 @@ from omqtools.omqspark import columns, decode, plan
 from omqtools.omqspark.decode import Filter
 from omqtools.omqspark.manifest import missing
 from omqtools.omqspark.plan import Listed, Split
-from omqtools.omqspark.waiting import missing_text
+from omqtools.omqspark.stream_waits import missing_text
 
 FAILFAST: Final = "FAILFAST"
 MODES: Final = ("PERMISSIVE", FAILFAST)  # as Spark's own sources name them

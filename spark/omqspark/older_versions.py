@@ -26,7 +26,7 @@ from omq.base.errors import BadRequest
 from omqtools.omqspark import columns
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import VERSION, FileRecord, Manifest
-from omqtools.omqspark.out import CURRENT
+from omqtools.omqspark.out_directory import CURRENT
 
 TOLD_ANEW: Final = (2, 3, 4, 5, 6, 7)
 

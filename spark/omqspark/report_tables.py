@@ -22,7 +22,7 @@ from omqtools.omqspark.charts import POINTS_MAX
 from omqtools.omqspark.duck_text import PLAIN
 from omqtools.omqspark.gold import MINUTE_NS, READER
 from omqtools.omqspark.manifest import Manifest
-from omqtools.omqspark.out import Out
+from omqtools.omqspark.out_directory import Out
 
 _MINUTES: Final = ["queue", "minute_ns", "arrivals", "departures", "depth", "oldest_s"]
 _WAITING: Final = pa.schema([("queue", pa.int32()), ("qpool", pa.int64()), (

@@ -14,7 +14,7 @@ from typing import Any, Final
 from omq import Outgoing
 from omq.base import names
 from omq.services.mail import mail_message as mail
-from omq.services.mail.dsn import DELAYED, RELAYED, Wish, sender_parameters, wishes_of
+from omq.services.mail.dsn import DELAYED, RELAYED, DsnRequest, dsn_requests_of, sender_parameters
 from omq.services.mail.mail_log import arrival_ns, mail_id
 from omq.services.mail.mail_retry import RETRY_PROPERTIES, Retry
 from omq.services.mail.smtp_channel import PARAMETERS, WISHES
@@ -123,10 +123,11 @@ def warned(message: Message, queue: str, results: Sequence[Result], retry: Retry
     if (WARNED in message.properties or not message.properties.get(mail.FROM)
             or any(each.verdict is not Verdict.TEMPORARY for each in results)):
         return None
-    written, wishes = _originals(message, queue), wishes_of(message.properties)
+    written, dsn_requests = _originals(message, queue), dsn_requests_of(message.properties)
     late = [mail.Failure(written.get(each.recipient, each.recipient), each.status, each.text,
                          each.mta, DELAYED) for each in results]
-    wanted = [each for each in late if wishes.get(each.recipient, Wish()).wants(DELAYED)]
+    wanted = [each for each in late
+              if dsn_requests.get(each.recipient, DsnRequest()).wants(DELAYED)]
     if not wanted:
         return None
     more = retry.properties() | {mail.ERROR_REASON: results[0].text, WARNED: "1"}
@@ -138,21 +139,21 @@ def _relayed(message: Message, queue: str, results: Sequence[Result]) -> list[ma
     """Recipients whose mail was passed on, and whose sender wants to know."""
     if not message.properties.get(mail.FROM):
         return []
-    written, wishes = _originals(message, queue), wishes_of(message.properties)
+    written, dsn_requests = _originals(message, queue), dsn_requests_of(message.properties)
     found = []
     for each in results:
         address = written.get(each.recipient, each.recipient)
-        if each.verdict is Verdict.DELIVERED and not each.tells and address in wishes and (
-                wishes[address].wants(RELAYED)):
+        if each.verdict is Verdict.DELIVERED and not each.tells and address in dsn_requests and (
+                dsn_requests[address].wants(RELAYED)):
             found.append(mail.Failure(address, "2.0.0", each.text or "taken", each.mta, RELAYED))
     return found
 
 
 def told_of(message: Message, queue: str, recipients: Sequence[str]) -> dict[str, Any]:
-    """What a peer with the DSN extension is told of the sender's wishes."""
-    written, wishes = _originals(message, queue), wishes_of(message.properties)
-    by_recipient = {each: wishes[written.get(each, each)].parameters() for each in recipients
-                    if written.get(each, each) in wishes}
+    """What a peer with the DSN extension is told of the DSN requests of the sender."""
+    written, dsn_requests = _originals(message, queue), dsn_requests_of(message.properties)
+    by_recipient = {each: dsn_requests[written.get(each, each)].parameters() for each in recipients
+                    if written.get(each, each) in dsn_requests}
     parameters = sender_parameters(message.properties)
     return ({WISHES: by_recipient} if by_recipient else {}) | (
         {PARAMETERS: parameters} if parameters else {})

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from omq.ipc.client.connection import Client
 from omq.ipc.client.ending_together import New
-from omq.services.amqp.putter import Fate, Told, put_batch
+from omq.services.amqp.putter import Fate, PutResult, put_batch
 
-Put = Callable[[Callable[[Client], list[Told]]], Awaitable[list[Told]]]
+Put = Callable[[Callable[[Client], list[PutResult]]], Awaitable[list[PutResult]]]
 
 
 @dataclass(slots=True)
@@ -26,10 +26,10 @@ class _Waits:
     """A batch, and who waits for its fates."""
 
     batch: Sequence[New]
-    told: asyncio.Future[list[Told]]
+    told: asyncio.Future[list[PutResult]]
 
 
-class Company:
+class JoinedPuts:
     """See the module. `put`: Host.put. `most`: messages of one request."""
 
     def __init__(self, put: Put, most: int) -> None:
@@ -37,7 +37,7 @@ class Company:
         self._turn: dict[tuple[str, ...], list[_Waits]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def put(self, queues: tuple[str, ...], batch: Sequence[New]) -> list[Told]:
+    async def put(self, queues: tuple[str, ...], batch: Sequence[New]) -> list[PutResult]:
         """Their fates, as put_batch tells them; it may tell none: then nothing was tried."""
         if len(queues) > 1 or any(file is not None for _, file in batch):
             return await self._put(lambda native: put_batch(native, queues, batch))

@@ -1,7 +1,7 @@
 """How what a link's native reader has to do is done: in turns, one at a time.
 
-Turns are done by a few threads that all links share (hands). A link that waits for messages has
-its request parked (ipc.client.parking), the event loop listens for the bell, and there is no
+Turns are done by a few threads that all links share (thread_pool). A link that waits for messages
+has its request parked (ipc.client.parking), the event loop listens for the bell, and there is no
 thread. A link with a selector looks for itself at what arrives, so its turns have a thread of their
 own (`apart`), and so have all where the manager has no bells.
 
@@ -22,7 +22,7 @@ from typing import Final
 from omq.ipc.client import parking
 from omq.ipc.client.connection import Client
 from omq.ipc.client.reader import Reader
-from omq.services.amqp.hands import Hands
+from omq.services.amqp.thread_pool import ThreadPool
 
 
 class After(Enum):
@@ -33,11 +33,12 @@ class After(Enum):
     THE_END = auto()
 
 
-class Turning:
+class ReaderTurns:
     """See the module. Methods without another word are for turns; `_changed` is held where a method
     says so."""
 
-    def __init__(self, connect: Callable[[], Client], queue: str, where: str, hands: Hands) -> None:
+    def __init__(self, connect: Callable[[], Client], queue: str, where: str,
+                 hands: ThreadPool) -> None:
         """In the event loop. The first turn opens the connection."""
         self.queue = queue
         self._connect, self._where, self._hands = connect, where, hands

@@ -18,7 +18,7 @@ from omq.amqp.states import ACCEPTED_STATE
 from omq.base.errors import LeaseLost, OmqError
 from omq.services.amqp.browser import Browser
 from omq.services.amqp.outcomes import Say, in_transaction
-from omq.services.amqp.taker import Given, Taker
+from omq.services.amqp.taker import TakenMessage, Taker
 from omq.services.amqp.transactions import Taken, state_of
 from omq.services.amqp.untranslatable import Untranslatable
 
@@ -37,7 +37,7 @@ class Enrolling:
     def __init__(self, session: Session, link: Sender) -> None:
         self._session, self._link = session, link
         self._taker: Taker | Browser | None = None
-        self._unsettled: dict[bytes, Given] = {}  # by tag, in the order sent
+        self._unsettled: dict[bytes, TakenMessage] = {}  # by tag, in the order sent
         self._enrolled = 0  # of open transactions
         self._says: list[tuple[Message, Say]] = []  # settlements, and not given to a turn yet
         self._over = False
@@ -45,7 +45,7 @@ class Enrolling:
     @abstractmethod
     def room_again(self) -> None: ...
 
-    def _enrol(self, delivery: Outgoing, given: Given) -> None:
+    def _enrol(self, delivery: Outgoing, given: TakenMessage) -> None:
         """The outcome is that of a transaction, and happens with it."""
         tag = delivery.tag
         try:
@@ -100,7 +100,7 @@ class Enrolling:
         else:
             self.room_again()  # there is room for others
 
-    def _say(self, given: Given, say: Say) -> None:
+    def _say(self, given: TakenMessage, say: Say) -> None:
         """`_carry_out` follows, when all that came together was heard."""
         if given.native is not None:
             self._says.append((given.native, say))
