@@ -172,8 +172,6 @@ MUTANTS: Final = (
            "moves = np.zeros(len(frames), dtype=bool)"),
     Mutant("a moved body is not told to the journal", "core/redo/changes.py",
            "message.location, message.offset = frame[At.ARGUMENT], frame[At.OFFSET]", "pass"),
-    Mutant("a batch shares the first lease", "core/engine/gives.py",
-           'v["e_lease"][entries] = leases', 'v["e_lease"][entries] = leases[0]'),
     Mutant("a reader's death is not a failed attempt", "core/engine/reader_notes.py",
            "reason if leases[entry] & LOW in charged else Reason.RETURNED", "Reason.RETURNED",
            seed=2),
