@@ -64,8 +64,8 @@ STRUCT_USERS = {
 
 OFFLINE = ("recovery/omqrecover/",)
 OFFLINE_MAY_USE = ("omq.base", "omq.format", "omq.storage", "omq.core.redo", "omq.core.load",
-                   "omq.core.judge", "omq.services.ship.places", "omq.services.ship.restoring",
-                   "omq.cli.common")
+                   "omq.core.judge", "omq.services.ship.archiving", "omq.services.ship.places",
+                   "omq.services.ship.restoring", "omq.cli.common")
 """Repair works without a daemon, on the files alone; a restore reads an object store, too."""
 
 
