@@ -39,6 +39,11 @@ S3 = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-
       "AWS_ALLOW_HTTP": "true"}
 
 
+def tool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=WAIT_S,
+                          check=False)
+
+
 class Ship:
     """An instance that ships to a place."""
 
@@ -52,8 +57,7 @@ class Ship:
         return place(self.url)
 
     def tool(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=WAIT_S,
-                              check=False)
+        return tool(*words)
 
     def at(self, *words: str, root: Path | None = None) -> list[str]:
         return [*words, "--spool", str(root or self.instance.root), "--conf",

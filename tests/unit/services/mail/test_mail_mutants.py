@@ -9,6 +9,7 @@ import inspect
 import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from tempfile import TemporaryDirectory

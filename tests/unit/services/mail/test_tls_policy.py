@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import dns.dnssec
+import dns.dnssectypes
 import dns.zone
 import pytest
 import trustme
