@@ -6,7 +6,7 @@ from omq.fast.request cimport Request
 
 cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL
 cdef unsigned int _PSEUDO, _LIMITED
-cdef Py_ssize_t _COUNT_MAX, _EVIDENCE
+cdef Py_ssize_t _COUNT_MAX
 
 cdef class Dones:
     cdef object _core, _entries, _said

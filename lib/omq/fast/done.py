@@ -13,7 +13,6 @@ from typing import Any
 from omq.base import shim as cython
 from omq.core.engine.barriers import MEMBER
 from omq.core.engine.failures import NOTED
-from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import CONTAINER, Core, Party
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
@@ -34,7 +33,7 @@ _PREPARE, _PREPARED = int(FrameType.PREPARE), int(EntryState.PREPARED)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
 _PSEUDO, _LIMITED = int(QueueFlag.PSEUDO), int(QueueFlag.LIMITED)
 _SPECIAL = CONTAINER | NOTED | MEMBER
-_COUNT_MAX, _EVIDENCE = 1024, EVIDENCE_BYTES
+_COUNT_MAX = 1024
 
 
 class Dones:
@@ -60,7 +59,7 @@ class Dones:
         self._said[: count * 40] = session.request[: count * 40]
         if session.noted:
             count = self._without(count, session.noted)
-        if not self._judge(count, party) or not self._frames.fits(count, count * _EVIDENCE):
+        if not self._judge(count, party) or not self._frames.fits(count, 0):
             return False
         # from here on nothing can fail
         session.sequence = r.sequence

@@ -25,7 +25,7 @@ cdef class Puts:
     cdef long long[::1] _q64
     cdef bint one(self, Request r, object session, object area, object party) except -1
     cdef bint single(self, Request r, object session, object area, Py_ssize_t at, object party,
-                     Py_ssize_t frames, Py_ssize_t room) except -1
+                     Py_ssize_t frames) except -1
     cdef int place_single(self, Request r, object area, Py_ssize_t at, object party) except -1
     cdef int put_single(self, Request r, object party, unsigned long long given) except -1
     cdef bint _remembers(self, unsigned int queue) except -1

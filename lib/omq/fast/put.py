@@ -51,7 +51,7 @@ class Puts:
 
     def one(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
         """A PUT; its QPoolId is the answer. `area`: the bytes of the request."""
-        if not self.single(r, session, area, 0, party, 1, 0) or (
+        if not self.single(r, session, area, 0, party, 1) or (
                 r.want and self._remembers(r.queue)):
             return False
         session.sequence = r.sequence
@@ -67,15 +67,14 @@ class Puts:
         return bool(self._core.rules[queue].dedupe_ns)
 
     def single(self, r: Request, session: Any, area: Any, at: cython.Py_ssize_t, party: Party,
-               frames: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
+               frames: cython.Py_ssize_t) -> cython.bint:
         """May the one message of this request be put, whose payload lies there, as the last of so
-        many frames, of which the others need so much room? `place_single` and `put_single` do
-        it."""
+        many frames? `place_single` and `put_single` do it."""
         length: cython.Py_ssize_t = r.length
         if (r.flags & ~_SAID > 1 or r.parts or r.priority >= _PRIORITIES or not length
                 or not r.crc or at + length > len(area)
                 or not self._births.takes(session, party, r.queue, 1, r.size)
-                or not self._frames.fits(frames, room + length)):
+                or not self._frames.fits(frames, length)):
             return False
         self._key = 0
         self._limits.mark(0, r.queue, area, at, length)

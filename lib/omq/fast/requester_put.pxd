@@ -3,7 +3,7 @@ from omq.fast.frames cimport Frames
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 
-cdef Py_ssize_t _ROW, _EVIDENCE, _IDEL
+cdef Py_ssize_t _ROW, _IDEL
 cdef unsigned int _FLAGS
 
 cdef class Asks:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
-from omq.core.engine.settle import EVIDENCE_BYTES
 from omq.core.engine.state import IDEL, Core, Party
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
@@ -15,7 +14,7 @@ from omq.fast.request import Request
 from omq.format.message import derived_id, id_hash
 from omq.format.wire import SETTLE, PutFlag
 
-_ROW, _EVIDENCE, _IDEL = SETTLE.size, EVIDENCE_BYTES, IDEL
+_ROW, _IDEL = SETTLE.size, IDEL
 _FLAGS = int(PutFlag.PERSISTENT | PutFlag.GROUPED)
 
 
@@ -34,8 +33,7 @@ class Asks:
         ends: cython.bint = False
         if (session.queue == _IDEL or count >= batch_max or r.flags & ~_FLAGS
                 or (count and not self._dones.all_of(area[:at], count, party))
-                or not self._puts.single(r, session, area, at, party, 1 + count,
-                                            count * _EVIDENCE)):
+                or not self._puts.single(r, session, area, at, party, 1 + count)):
             return False
         session.sequence = r.sequence
         self._puts.place_single(r, area, at, party)

@@ -191,6 +191,21 @@ def test_a_verdict_of_another_message_is_lost(world: World) -> None:
     assert world.settle(DONE, Verdict(1, given.entry + 5000, given.qpool, given.lease)) == 0
 
 
+@pytest.mark.parametrize(("kind", "payload"), [(DONE, 0), (Settlement.FAIL, 3 * 1024)])
+def test_room_for_evidence_is_kept_for_what_may_need_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: int, payload: int
+) -> None:
+    """A thousand DONE would ask for a quarter of a block, and end it early."""
+    for _ in range(3):
+        world.put()
+    given, asked = world.give(3), list[tuple[int, int]]()
+    reserve = world.core.block.reserve
+    monkeypatch.setattr(world.core.block, "reserve", lambda frames, size: (
+        asked.append((frames, size)), reserve(frames, size)))
+    world.settle(int(kind), *given)
+    assert (3, payload) in asked
+
+
 def test_a_request_that_met_a_broken_disk_takes_its_group_along(world: World) -> None:
     """The server refuses the request and goes on; the commit must not answer the others."""
     world.put()

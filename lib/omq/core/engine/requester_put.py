@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import END, NO_PLACE, NewMessage, append, check, place_bodies, rows_kept
-from omq.core.engine.settle import EVIDENCE_BYTES, Verdict, checked, settle
+from omq.core.engine.settle import Verdict, checked, payload_bytes, settle
 from omq.core.engine.state import PERSISTENT, Party
 from omq.format.index import Counter
 from omq.format.message import derived_id, id_hash
@@ -28,7 +28,7 @@ def ask(engine: Engine, party: Party, verdicts: Sequence[Verdict], new: NewMessa
     core = engine.core
     checked(verdicts)
     parts = check(core, new, rows_kept(core, party))
-    core.block.reserve(1 + len(verdicts), len(verdicts) * EVIDENCE_BYTES + len(new.payload))
+    core.block.reserve(1 + len(verdicts), payload_bytes(verdicts) + len(new.payload))
     body = NO_PLACE if new.flags & PERSISTENT else place_bodies(core, [new])[0]
     lost = settle(core, party, verdicts, sequence, engine.poisoned.append, ends=False
                   ) if verdicts else 0

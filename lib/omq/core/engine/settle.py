@@ -70,8 +70,7 @@ def settle(core: Core, party: Party, verdicts: Sequence[Verdict], sequence: int,
     """All settlements of one request, which they end, or not. How many did not hold; `note` hears
     of what was poisoned."""
     checked(verdicts)
-    core.block.reserve(len(verdicts), sum(
-        TEXT_GROWTH * len(v.text) + EVIDENCE_BYTES for v in verdicts))
+    core.block.reserve(len(verdicts), payload_bytes(verdicts))
     last, lost = len(verdicts) - 1, 0
     for i, verdict in enumerate(verdicts):
         try:
@@ -84,6 +83,12 @@ def settle(core: Core, party: Party, verdicts: Sequence[Verdict], sequence: int,
             note(core.dead(verdict.qpool, queue, Reason.FAILED, party.pid))
     core.settled(party, len(verdicts) - lost)
     return lost
+
+
+def payload_bytes(verdicts: Sequence[Verdict]) -> int:
+    """Of their frames, at most. DONE has none."""
+    return sum(TEXT_GROWTH * len(each.text) + EVIDENCE_BYTES for each in verdicts
+               if each.kind != _DONE)
 
 
 def checked(verdicts: Sequence[Verdict]) -> None:
