@@ -29,6 +29,7 @@ from omq.format.frame_rules import Reason
 from omq.format.index import Counter, EntryState
 from omq.format.members import MEMBERS, before_text, members_in, members_text
 from omq.format.message import Descriptor, Part, encode, encode_properties
+from omq.format.pool import RecordFlag
 from omq.format.wire import PutFlag, Settlement
 from tests.model.instance import NS, Client, Instance
 
@@ -405,6 +406,50 @@ def test_members_that_cannot_be_waited_for(world: World) -> None:
     mine = world.put()
     stranger = Party(9, 13, 109, 1000, 19, owns=False)
     refused(world, NotMember, lambda: world.barrier([mine], party=stranger))
+
+
+def test_who_may_wait_for_whose(world: World) -> None:
+    """His own; the owner of the spool and root for anybody's."""
+    stranger, other = (Party(9, 13, 109, uid, 19, owns=False) for uid in (1000, 1001))
+    root, owner = Party(9, 13, 109, 0, 19, owns=False), Party(9, 13, 109, 1002, 19)
+    his = world.put(party=stranger)
+    refused(world, NotMember, lambda: world.barrier([his], party=other))
+    for who in (stranger, root, owner):
+        own = world.barrier([his], party=who)
+        assert world.where(own) == [(B, DEFERRED)]
+
+
+def test_what_is_done_before_its_time_is_over_is_done(world: World) -> None:
+    """Both in one group: the last member's end came first."""
+    own = world.barrier([world.put()])
+    core = world.engine.core
+    entry = core.t.m_first[core.t.slot_of(own)] - 1
+    (verdict,) = world.take()
+    verdict.kind = int(Settlement.DONE)
+
+    def both() -> None:
+        world.engine.settle(world.client.live.party, [verdict], 2)
+        core.barriers.late(entry)
+
+    world.instance.group(both)
+    assert world.where(own) == [(B, READY)]
+
+
+def test_properties_that_cannot_be_read(world: World) -> None:
+    """Of a client: refused. Of the disk: the barrier fails."""
+    payload = encode(Descriptor(), [Part.later(B, 4, world.instance.wall + NS)], b"\xff" * 9, b"x")
+    flags = int(PutFlag.PERSISTENT | PutFlag.BARRIER)
+    new = NewMessage(B, 4, flags, 1, crc32c(payload), 0, 0, 0, 1, payload)
+    refused(world, BadRequest, lambda: world.instance.group(
+        lambda: world.engine.put(world.putter, new, 7)))
+    own = world.barrier([world.put()])
+    core = world.engine.core
+    entry = core.t.m_first[core.t.slot_of(own)] - 1
+    core.barriers.left(core, entry)
+    core.t.m_flags[core.t.slot_of(own)] |= int(RecordFlag.BARRIER)  # as a start finds it
+    core.barriers.load(core, [entry], lambda slot: payload)
+    world.turn()
+    assert world.where(own) == [(DEAD, READY)] and "damaged" in world.why(own, DEAD)[1]
 
 
 @pytest.mark.parametrize("text", ["*1", "0", "2,1", "1,1", "3-2", "x", "1;2", "-1",
