@@ -351,8 +351,9 @@ def peer_named(name: str) -> Peer | None:
 
 
 def language_of(languages: Mapping[str, str], address: str) -> str:
-    """The language of whom a report is for: of the address, its domain, or one above it."""
-    return of_address(languages, address) or ""
+    """The language of whom a report is for: of the address, its domain, one above it, or all; the
+    null sender has that of all."""
+    return (of_address(languages, address) if address else languages.get(DEFAULT)) or ""
 
 
 def of_address(table: Mapping[str, _Value], address: str) -> _Value | None:
