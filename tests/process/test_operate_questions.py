@@ -36,6 +36,7 @@ SAID: Final = {
     "omhold -q QUEUE": "A is held",
     "omrelease -q QUEUE": "A is released",
     "omq queue alter QUEUE rate=5/min": "",
+    "omq queue alter QUEUE limit_by=property:customer key_in_work_max=2": "",
     "omq conf --changed": "journal_file_bytes",
     "omq conf --show": "journal_page_bytes = 4 KiB",
     "omstat -a": "Queue Manager",
@@ -47,6 +48,8 @@ SAID: Final = {
 ELSEWHERE: Final = {  # and which test has what it does
     "omqlog --mail ID": "tests/process/test_operator_tools.py",
     "omfreeq QUEUE -p PID": "tests/process/test_operator_tools.py",
+    "omq peers --hold NAME": "tests/process/test_channels.py",
+    "omq peers --release NAME": "tests/process/test_channels.py",
     "gpasswd -a NAME omq-clients": "tests/process/test_trust.py",
 }
 
@@ -102,7 +105,9 @@ def test_the_commands_answer(lively: tuple[Instance, str]) -> None:
             (b"ready", EntryState.READY), (b"later", EntryState.READY)]
         assert not list(connection.browse("A"))
         assert [each.body for each in connection.browse("BAD")] == [b"bad"]
-        assert connection.queues.show("A").keys["rate"] == "5/min"
+        keys = connection.queues.show("A").keys
+        assert (keys["rate"], keys["limit_by"], keys["key_in_work_max"]) == (
+            "5/min", "property:customer", "2")
 
 
 def test_a_backup_is_put_back(omq_instance: Instance, tmp_path: Path) -> None:

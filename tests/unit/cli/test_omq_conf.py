@@ -148,7 +148,8 @@ def test_what_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         "routes.conf [mine]    # not in the shipped file",
         *(f"routes.conf [{name}]    # shipped, and left out" for name in (
             "queues", "peers", "pipes", "mailboxes", "senders", "tls", "router", "languages",
-            "recipient_maps", "sender_maps"))}
+            "recipient_maps", "sender_maps", "rewriting", "canonical_maps", "checks",
+            "sender_peers", "peer_limits"))}
 
 
 def test_a_shipped_configuration_has_no_changes(capsys: pytest.CaptureFixture[str]) -> None:
