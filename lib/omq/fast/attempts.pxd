@@ -8,7 +8,7 @@ cdef class Attempts:
     cdef object _core
     cdef Columns _c
     cdef Frames _frames
-    cdef long long soonest, _due
+    cdef long long _due
     cdef int begin(self, Py_ssize_t queue) except -1
     cdef int hand(self, Py_ssize_t entry, Py_ssize_t queue, unsigned int reader,
                   unsigned long long sequence, Py_ssize_t offset, long long argument,

@@ -19,11 +19,11 @@ _FOREVER, _PUSH = FOREVER, heappush
 
 
 class Attempts:
-    """See the module. `soonest`: the end of the leases since somebody asked."""
+    """See the module."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames) -> None:
         self._core, self._c, self._frames = core, columns, frames
-        self.soonest = self._due = _FOREVER
+        self._due = _FOREVER  # of a lease that begins now
 
     def begin(self, queue: cython.Py_ssize_t) -> None:
         """Hand-outs of this queue follow."""
@@ -31,7 +31,6 @@ class Attempts:
         self._due = _FOREVER
         if lease_ns:
             self._due = self._core.mono_ns + lease_ns
-            self.soonest = min(self.soonest, self._due)
 
     def hand(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t, reader: cython.uint,
              sequence: cython.ulonglong, offset: cython.Py_ssize_t, argument: cython.longlong,

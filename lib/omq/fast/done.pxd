@@ -19,7 +19,7 @@ cdef class Dones:
     cdef unsigned int[::1] _s32, _picked
     cdef unsigned long long[::1] _s64
     cdef bint settle(self, Request r, object session, object party) except -1
-    cdef Py_ssize_t _without(self, Py_ssize_t count, set known) except -1
+    cdef Py_ssize_t _without(self, Py_ssize_t count, set known) except? -1
     cdef bint one(self, object said, object party) except -1
     cdef bint all_of(self, object said, Py_ssize_t count, object party) except -1
     cdef int finish(self, Py_ssize_t count, unsigned long long sequence, bint ends,

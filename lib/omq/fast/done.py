@@ -59,7 +59,7 @@ class Dones:
         self._said[: count * 40] = session.request[: count * 40]
         if session.noted:
             count = self._without(count, session.noted)
-        if not self._judge(count, party) or not self._frames.fits(count, 0):
+        if count < 0 or not self._judge(count, party) or not self._frames.fits(count, 0):
             return False
         # from here on nothing can fail
         session.sequence = r.sequence
@@ -75,10 +75,12 @@ class Dones:
 
     def _without(self, count: cython.Py_ssize_t, known: set[Any]) -> cython.Py_ssize_t:
         """As Looks.without: those of the copied ones that no look has carried out are the first
-        now; how many."""
+        now; how many. -1: one has a reason, for which this request has no bytes."""
         i: cython.Py_ssize_t
         left: cython.Py_ssize_t = 0
         for i in range(count):
+            if self._s16[20 * i + 1] or self._s32[10 * i + 8]:
+                return -1
             if (self._s64[5 * i + 1], self._s64[5 * i + 2]) not in known:
                 if left < i:
                     self._said[40 * left : 40 * left + 40] = self._said[40 * i : 40 * i + 40]

@@ -90,9 +90,9 @@ class Gives:
         session.waiter = waiter
 
     def soonest(self) -> cython.longlong:
-        """The first time-out of the waits, and end of the leases, since this was asked."""
-        found: cython.longlong = min(self._soonest, self._attempts.soonest)
-        self._soonest = self._attempts.soonest = _FOREVER
+        """The first time-out of the waits since this was asked."""
+        found: cython.longlong = self._soonest
+        self._soonest = _FOREVER
         return found
 
     def _end_at(self, deadline: cython.longlong, waiter: Waiter) -> None:

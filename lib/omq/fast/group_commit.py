@@ -100,7 +100,9 @@ class Turn:
             server.dispatch()
         elif not self.path.dispatch(self._given):
             self._stirred = True
-        self._due = min(self._due, self.path.soonest())  # leases begin with hand-outs
+        leases = core.leases  # they begin with hand-outs, of which some are the engine's
+        if leases:
+            self._due = min(self._due, leases[0][0])
         if block.count:  # behind an error inside a request, as of a new journal file, it writes not
             self._journal.write(0)
         else:
