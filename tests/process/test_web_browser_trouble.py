@@ -116,13 +116,13 @@ def test_a_thousand_queues_are_sorted_and_found(web: Web, page: Page) -> None:
     base = login(web, page, "bin")
     page.go(f"{base}/queues")
     rows = "document.querySelectorAll('table.queues tbody tr').length"
-    assert page.script(rows) == ALL
+    assert page.script(rows) == 200 and "page 1 of 5" in page.text()
     page.until(f"{FOLLOWING} === 'live'")
-    web.instance.put("Q7", b"1", b"2", b"3", b"4", b"5")  # it comes by itself
-    page.until("document.querySelector(\"[data-live='q:Q7:messages']\").textContent === '5'")
+    web.instance.put("Q1", b"1", b"2", b"3", b"4", b"5")  # it comes by itself
+    page.until("document.querySelector(\"[data-live='q:Q1:messages']\").textContent === '5'")
     page.click("Messages")
     first = "[...document.querySelectorAll('tbody th a')].slice(0,3).map(each=>each.textContent)"
-    assert page.script(first) == ["Q7", "Q500", "A"]
+    assert page.script(first) == ["Q1", "Q500", "A"]
     page.key("/")
     page.call("Input.insertText", text="q50")
     page.click("Show")
