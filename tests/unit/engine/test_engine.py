@@ -200,8 +200,12 @@ def test_room_for_evidence_is_kept_for_what_may_need_it(
         world.put()
     given, asked = world.give(3), list[tuple[int, int]]()
     reserve = world.core.block.reserve
-    monkeypatch.setattr(world.core.block, "reserve", lambda frames, size: (
-        asked.append((frames, size)), reserve(frames, size)))
+
+    def reserved(frames: int, size: int) -> None:
+        asked.append((frames, size))
+        reserve(frames, size)
+
+    monkeypatch.setattr(world.core.block, "reserve", reserved)
     world.settle(int(kind), *given)
     assert (3, payload) in asked
 
