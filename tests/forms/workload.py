@@ -292,7 +292,7 @@ class Workload:
         chosen = held if held and r.random() < 0.8 else there
         named = {t.m_qpool[t.e_message[e]] for e in r.sample(
             chosen, min(len(chosen), r.choice((1, 1, 2, 3))))}
-        return sorted(named) + [r.randrange(1, self.instance.core.next_qpool)] * (
+        return sorted(named) + [r.randrange(1, max(2, self.instance.core.next_qpool))] * (
             r.random() < 0.1)
 
     def _asked(self) -> list[tuple[int, bytes]]:
