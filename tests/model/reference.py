@@ -994,5 +994,6 @@ class Reference:
                 place.due_ns, item.known_until = None, place.until_ns
         self.barriers, self.due = {}, []
         for item, place in self.places():
-            if item.names and place.state is DEFERRED and not place.attempts and not place.retries:
+            if (item.names and len(item.places) == 1  # else it has left its queue
+                    and place.state is DEFERRED and not place.attempts and not place.retries):
                 self._begin_waiting(item)
