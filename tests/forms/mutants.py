@@ -22,7 +22,7 @@ from tests.model.mutants import Mutant, mutate, plant
 
 SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", "6", "7", "5 fuzz",
                 "10 fuzz", "11 fuzz", "8", "9", "3 quiet", "7 keyed", "2 quiet keyed", "8 keyed",
-                "12 keyed", "7 limited", "7 keyed back", "8 keyed back",
+                "12 keyed", "7 limited", "7 keyed back", "8 keyed back", "20 keyed back",
                 "7 numbered", "8 numbered", "11 numbered",
                 "14 numbered", "1 refused", "2 refused", "3 back refused", "1 members", "3 members",
                 "5 fuzz members", "6 fuzz members", "2 members quiet", "1 barriers", "2 barriers")
