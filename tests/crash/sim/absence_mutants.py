@@ -67,7 +67,7 @@ MUTANTS: Final[dict[str, AbsenceMutant]] = {
     "no-sum": AbsenceMutant(
         "a pool file has as many records as it should", lambda: [
             mock.patch.object(Content, "like", _without_sum)], "QP", kind="as at checkpoint",
-        life="batches"),
+        life="plain"),
     "not-every-file": AbsenceMutant(
         "one of the pool files is not compared", lambda: [
             mock.patch.object(judge, "pool_findings", _but_one)], "QP", kind="absent"),
