@@ -8,6 +8,7 @@ import pytest
 from tests.descriptors import Descriptors
 from tests.not_run import NotRun
 from tests.share import MARK, Share
+from tests.threads import Threads
 from tests.umask import Umask
 
 # A machine may be as slow as it likes; no example is timed, nor how long it takes to make it.
@@ -29,5 +30,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARK)
     config.pluginmanager.register(Share())
     config.pluginmanager.register(Descriptors())
+    config.pluginmanager.register(Threads())
     config.pluginmanager.register(Umask())
     config.pluginmanager.register(NotRun(config.getoption("--outcomes")))

@@ -156,6 +156,11 @@ class Lease:
     def reaches(self, name: str, state: str) -> None:
         until(lambda: self.state(name).get("state") == state, self.told)
 
+    def holders(self) -> list[str]:
+        """Who says that it has the lease, and is there to say it."""
+        return [name for name in self.roots if self.state(name).get("state") == "held"
+                and self.keepers[name].poll() is None]
+
     def protection(self, name: str) -> str:
         try:
             return str(json.loads((self.roots[name] / "run/protection.json").read_text())["state"])
@@ -216,8 +221,8 @@ class Lease:
                        if each.acked)
         assert all(before[1] < after[0] for before, after in pairwise(spans)), (
             spans)
-        (serving,) = [name for name in self.roots if self.state(name).get("state") == "held"
-                      and self.keepers[name].poll() is None]
+        until(lambda: len(self.holders()) == 1, self.told)  # each tells it a moment later
+        (serving,) = self.holders()
         with omq.connect(self.roots[serving], name="judge", timeout_s=WAIT_S) as c:
             found: list[bytes] = []
             with c.reader("A", batch=100) as reader:

@@ -12,16 +12,15 @@ import os
 import select
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from omq.base import fault
 from omq.cli import fork_server, launch
-from omq.ipc.client import watcher
 from omq.services.daemon import pid_file
 from omqtools.omqtest import child
+from tests import threads
 from tests.waiting import until
 
 WAIT_S = 120.0
@@ -78,8 +77,8 @@ class Child:
 def start(name: str, function: Callable[[], int], *, output: Path | None = None,
           environment: Mapping[str, str] | None = None) -> Child:
     """Fork; the child runs `function` and ends with its result."""
-    others = [thread for thread in threading.enumerate() if thread.name != watcher.NAME]
-    assert len(others) == 1, "a process with threads must not be forked"
+    running = threads.others()
+    assert not running, f"a process with threads must not be forked: {running}"
     pid = os.fork()
     if pid:
         return Child(pid, name)

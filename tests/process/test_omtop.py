@@ -72,13 +72,13 @@ def test_eighty_columns_show_every_key_and_its_help(live: Instance) -> None:
     async def drive() -> None:
         app = TopApp(Location(None, live.paths, live.conf), 60.0, "name")
         async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
+            await _until(pilot, lambda: len(app.query("FooterKey")) > 0)  # drawn a moment later
             keys = list(app.query("FooterKey"))
             assert len(keys) == 9, "r, which turns the order, stands in the help"
             assert all(key.region.x >= 0 and key.region.right <= 80 for key in keys), [
                 (key.region.x, key.region.right) for key in keys]
             await pilot.press("question_mark")
-            await pilot.pause()
+            await _until(pilot, lambda: len(app.screen.query("Label")) > 0)
             (label,) = app.screen.query("Label")
             assert label.region.right <= 80 and label.region.bottom <= 24
             assert "send it back from POISON" in str(label.render())
@@ -107,7 +107,8 @@ def test_the_screen_is_driven_by_keys(live: Instance) -> None:
             table = app.query_one("#table", DataTable)
             assert table.get_row_at(0)[:2] == ["A", "2"]
             await pilot.press("s", "r")
-            assert "sorted by messages (turned)" in str(app.query_one("#head", Static).render())
+            await _until(pilot, lambda: "sorted by messages (turned)" in str(
+                app.query_one("#head", Static).render()))
             await pilot.press("r", "h")
             await pilot.press("enter")
             await _until(pilot, lambda: app.queue == "A" and table.row_count == 2)

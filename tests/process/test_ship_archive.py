@@ -6,24 +6,30 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omq.base import clock
+from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S
 from omq.base.errors import Exit, OtherHistory, PlaceDamaged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.archive import Section
+from omq.format.findings import Finding
 from omq.format.index import Counter
-from omq.format.shipped import IDENTITY, decode_start
+from omq.format.shipped import IDENTITY, decode, decode_start, encode
+from omq.format.standby import PieceKind
 from omq.services.pool.live_index import LiveIndex
 from omq.services.ship.archiving import Archiving, Made
 from omq.services.ship.bases import bases_of, prune
 from omq.services.ship.places import Place
 from omq.services.ship.restoring import Point, Restoring
+from omq.services.ship.sealing import stream
 from omq.services.ship.shipping import MEMBER, Shipping
+from omq.services.standby.stream import PieceReader
 from omq.storage import standby_holds
 from omq.storage.archive import archive_name
 from omq.storage.archive_file import open_archive
@@ -191,6 +197,52 @@ def test_a_file_that_was_not_shipped_whole_is_not_made(made: Callable[..., Ship]
     root = tmp_path / "restored"
     assert ship.restore(root, "--take-place").returncode == 0
     ship.serve(root)
+
+
+def test_what_others_put_there_is_left_alone(made: Callable[..., Ship], tmp_path: Path) -> None:
+    """By name it is no object of ours: all who read, ship or prune pass over it."""
+    ship = made(**SMALL)
+    strays = ["journal/README", "journal/000000/notes", "journal/000000/00000000000x",
+              "journal/999999/1", "journal/999999/0000000000001", "base/README",
+              "base/backup/base.json", "base/000000/old/base.json", "base/000000/now/00000000",
+              ".DS_Store", "notes/journal/000000/000000000000"]
+    for name in strays:
+        assert ship.place.create(name, b"not ours")
+    ship.once()
+    fill(ship, 2)
+    put(ship, b"one")
+    ship.once()
+    prune(ship.place, 1)
+    assert all(ship.place.read(name) == b"not ours" for name in strays)
+    made_of_it = archive(ship.place, tmp_path / "archive")
+    assert made_of_it.files and not made_of_it.gaps
+    lose(ship)
+    done = ship.restore(tmp_path / "restored", "--take-place")
+    assert done.returncode == 0, done.stderr
+    assert ship.serve(tmp_path / "restored") == [b"one"]
+
+
+def test_a_block_behind_the_end_of_its_file(made: Callable[..., Ship], tmp_path: Path) -> None:
+    """A place that is somebody else's may say anything with a right sum: no memory is taken for
+    it."""
+    ship = made(**SMALL)
+    ship.once()
+    fill(ship, 1)
+    ship.once()
+    put(ship, b"one")
+    ship.once()
+    place = Memory()
+    place.objects = {name: ship.place.read(name) or b"" for name in ship.place.names("")}
+    name = place.names("journal/")[-1]
+    found = decode(place.objects[name])
+    assert not isinstance(found, Finding)
+    seal, pieces = found[0], list(PieceReader(name).feed(found[1]))
+    at = next(i for i, each in enumerate(pieces) if each.kind is PieceKind.BLOCK)
+    pieces[at] = replace(pieces[at], offset=1 << 40)
+    data = bytes(stream(pieces))
+    place.objects[name] = encode(replace(seal, length=len(data), crc=crc32c(data)), data)
+    with pytest.raises(PlaceDamaged, match="a block lies behind the end of journal file"):
+        archive(place, tmp_path / "archive")
 
 
 def test_a_year_of_pieces(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ that ship to one place are noticed by the second.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -37,6 +38,8 @@ FORMAT: Final = 1
 MAGIC: Final = b"OMQS"
 IDENTITY: Final = "instance.json"
 BASE: Final = "base.json"
+_JOURNAL_NAME: Final = re.compile(r"journal/([0-9]{6,10})/([0-9]{12,20})")
+_BASE_NAME: Final = re.compile(r"base/([0-9]{6,10})/([0-9]{20})/(?:base\.json|[0-9]{8})")
 HEAD = Layout(
     "magic:4s head_crc:I version:H kind:B spare:B term:I uuid:16s sequence:Q previous:I count:I "
     "length:Q crc:I first_file:I first_lsn:Q last_lsn:Q time:q reserved:40s", 128)
@@ -162,6 +165,19 @@ def decode_base(data: bytes) -> Base | Finding:
 def journal_name(term: int, sequence: int) -> str:
     """Of an object of the chain."""
     return f"journal/{term:06d}/{sequence:012d}"
+
+
+def journal_place(name: str) -> tuple[int, int] | None:
+    """Term and number of an object of the chain; None: it has no such name, so it is none."""
+    found = _JOURNAL_NAME.fullmatch(name)
+    place = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+    return place if journal_name(*place) == name else None
+
+
+def base_place(name: str) -> tuple[int, int] | None:
+    """Term and time of a base, of a part of it or of its base.json; None: it is none."""
+    found = _BASE_NAME.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def base_name(term: int, time_ns: int, part: int | None = None) -> str:

@@ -42,6 +42,7 @@ MEMORY_MAX: Final = 1 * MIB  # of an expression
 PROGRAM_MAX: Final = 4000
 """Steps of an expression: beyond it a field of 100 KiB may take several seconds."""
 TEXT_MAX: Final = 500
+_REPLY_MAX: Final = 510
 FILLED_MAX: Final = 900  # of a line of 998 (RFC 5322 2.1.1)
 ACTIONS_LACKING: Final = ("FILTER",)
 
@@ -236,8 +237,8 @@ def _filled(rule: _Rule, match: Any) -> str:
 
 
 def reply_of(matched: Matched) -> str:
-    """What the client hears."""
+    """What the client hears; what the message itself said of it may be long, a reply line has at
+    most 512 octets with its end (RFC 5321, 4.5.3.1.5)."""
     found = _STATUS.fullmatch(matched.text)
-    if found is not None:
-        return f"550 {found[1]} {found[2] or _WORDS}"
-    return f"550 5.7.1 {matched.text or _WORDS}"
+    status, text = (found[1], found[2]) if found is not None else ("5.7.1", matched.text)
+    return f"550 {status} {text or _WORDS}"[:_REPLY_MAX]

@@ -36,7 +36,7 @@ from omq.format.findings import Finding
 from omq.format.journal import FileHeader, decode_file_header
 from omq.format.shipped import journal_name
 from omq.format.standby import Piece, PieceKind
-from omq.services.ship.bases import bases_of, read_object, read_start, term_of
+from omq.services.ship.bases import bases_of, journal_objects, read_object, read_start
 from omq.services.ship.places import Place
 from omq.storage.archive import FRAMES_SUFFIX, archive_name, cut, write
 from omq.storage.files import read_file
@@ -118,6 +118,7 @@ class Archiving:
                     held = _File(header, bytes(piece.payload)) if (
                         chain.file <= header.number < chain.below) else None
                 elif held is not None and piece.number == held.header.number:
+                    self._check_inside(chain, held, piece)
                     held.add(piece)
         return self._made
 
@@ -135,13 +136,17 @@ class Archiving:
                                f"header of journal file {piece.number} is damaged")
         return header
 
+    def _check_inside(self, chain: _Chain, held: _File, piece: Piece) -> None:
+        if piece.kind is PieceKind.BLOCK and (
+                piece.offset + len(piece.payload) > held.header.size):
+            raise PlaceDamaged(url=self._place.url, name=f"journal/{chain.term:06d}", reason="a "
+                               f"block lies behind the end of journal file {piece.number}")
+
     # what is there
 
     def _chains(self) -> list[_Chain]:
-        names = self._place.names("journal/")
         ends: dict[int, tuple[int, int]] = {}
-        for name in names:
-            term, sequence = term_of(name), int(name.rpartition("/")[2])
+        for term, sequence in journal_objects(self._place):
             first, _ = ends.get(term, (sequence, 0))
             ends[term] = first, sequence + 1
         begins = sorted({(term, first) for term, (first, _) in ends.items()} | {

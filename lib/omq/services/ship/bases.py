@@ -22,7 +22,7 @@ def bases_of(place: Place, term: int | None = None) -> list[Base]:
     prefix = "base/" if term is None else f"base/{term:06d}/"
     found = []
     for name in place.names(prefix):
-        if not name.endswith(f"/{shipped.BASE}"):
+        if not name.endswith(f"/{shipped.BASE}") or shipped.base_place(name) is None:
             continue
         data = place.read(name)
         if data is None:
@@ -68,9 +68,12 @@ def read_object(place: Place, name: str, uuid: str, sequence: int, previous: int
     return seal, PieceReader(name).feed(pieces)
 
 
-def term_of(name: str) -> int:
-    """Of an object, by its name."""
-    return int(name.split("/")[1])
+def journal_objects(place: Place, term: int | None = None) -> list[tuple[int, int]]:
+    """(term, number) of the objects of the journal, in order; of one term, or of all. What has
+    another name is none: somebody else put it there, and it is left alone."""
+    prefix = "journal/" if term is None else f"journal/{term:06d}/"
+    return sorted(each for each in map(shipped.journal_place, place.names(prefix))
+                  if each is not None)
 
 
 def prune(place: Place, kept: int) -> int:
@@ -84,13 +87,12 @@ def prune(place: Place, kept: int) -> int:
     names = place.names("base/")
     for name in [each for each in names if each.endswith(shipped.BASE)] + [
             each for each in names if not each.endswith(shipped.BASE)]:
-        _, term, time_ns, _ = name.split("/")
-        key = int(term), int(time_ns)
-        if key not in whole and key < (oldest.term, oldest.time_ns):
+        key = shipped.base_place(name)
+        if key is not None and key not in whole and key < (oldest.term, oldest.time_ns):
             place.delete(name)
             gone += 1
-    for name in place.names("journal/"):
-        if (term_of(name), int(name.rpartition("/")[2])) < (oldest.term, oldest.journal):
-            place.delete(name)
+    for each in journal_objects(place):
+        if each < (oldest.term, oldest.journal):
+            place.delete(shipped.journal_name(*each))
             gone += 1
     return gone

@@ -33,7 +33,7 @@ from omq.core.standby.replica import Replica
 from omq.format.journal import BLOCK
 from omq.format.shipped import Base, Seal, base_name, journal_name
 from omq.format.standby import Piece, PieceKind
-from omq.services.ship.bases import bases_of, read_object
+from omq.services.ship.bases import bases_of, journal_objects, read_object
 from omq.services.ship.places import Place
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.receiving import Receiving
@@ -176,8 +176,8 @@ class Restoring:
 
     def _last(self, base: Base) -> int:
         """The last object of the term; those in between may be missing."""
-        names = self._place.names(f"journal/{base.term:06d}/")
-        return int(names[-1].rpartition("/")[2]) if names else base.journal - 1
+        objects = journal_objects(self._place, base.term)
+        return objects[-1][1] if objects else base.journal - 1
 
     def _no_further(self, name: str, error: PlaceDamaged | StreamBroken, session: Receiving
                     ) -> PlaceDamaged:

@@ -43,7 +43,7 @@ from omq.format.findings import Finding
 from omq.format.journal import decode_file_header
 from omq.format.shipped import Base, Seal, base_name, journal_name
 from omq.format.standby import Piece, PieceKind, Synced
-from omq.services.ship.bases import bases_of, read_start, term_of
+from omq.services.ship.bases import bases_of, journal_objects, read_start
 from omq.services.ship.places import Place
 from omq.services.ship.sealing import Chain, seal, seal_part
 from omq.services.standby.base_sending import base as base_pieces
@@ -97,20 +97,19 @@ class Shipping:
             if found != mine:
                 raise ForeignPlace(url=self._place.url, found=(found or b"").decode(
                     "utf-8", "replace").strip()[:200], uuid=uuid)
-        names = self._place.names("journal/")
-        later = [each for each in names if term_of(each) > term]
-        if later:
-            raise Superseded(url=self._place.url, name=later[-1], term=term)
-        mine_names = [each for each in names if term_of(each) == term]
+        objects = journal_objects(self._place)
+        if objects and objects[-1][0] > term:
+            raise Superseded(url=self._place.url, name=journal_name(*objects[-1]), term=term)
+        last_name = journal_name(*objects[-1]) if objects and objects[-1][0] == term else ""
         bases = bases_of(self._place, term)
         if bases:
             self.state.base_lsn, self.state.base_time_ns = bases[-1].lsn, bases[-1].time_ns
-        if not mine_names or not bases:
-            self._begin_anew(len(mine_names) and self._last(mine_names[-1]).sequence + 1,
+        if not last_name or not bases:
+            self._begin_anew(self._last(last_name).sequence + 1 if last_name else 0,
                              "there is no base of this term yet")
             return
-        last = self._last(mine_names[-1])
-        self.state.last_object = mine_names[-1]
+        last = self._last(last_name)
+        self.state.last_object = last_name
         assert last.mark is not None
         self._chain = Chain(term, self._instance.uuid, last.mark, last.sequence + 1, last.crc)
         self.state.lsn = last.mark.lsn

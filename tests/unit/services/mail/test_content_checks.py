@@ -109,6 +109,13 @@ def test_each_action_on_a_line_of_the_body(checked: Any, rule: str, then: dict[s
     assert replace(found, notes=()) == replace(Checked(MAIL), **then)
 
 
+def test_what_a_mail_says_of_itself_makes_no_reply_longer_than_a_line(checked: Any) -> None:
+    """RFC 5321, 4.5.3.1.5: 512 octets with the line's end."""
+    mail = MAIL.replace(b"make money", b"make " + b"x" * 700)
+    said = checked(mail, header="/^subject: make (.*)/ REJECT 5.6.7 no $1\n").refusal
+    assert said.startswith("550 5.6.7 no xxx") and len(said) + 2 == 512
+
+
 RULES = """\
 # as Postfix has them
 /^subject: make (money|time)/ REJECT no $1, nor ${1}

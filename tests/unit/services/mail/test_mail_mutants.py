@@ -388,9 +388,9 @@ def wrong_lines_are_seen(names: Names) -> bool:
 def replies(names: Names) -> bool:
     action = names["Action"].REJECT
     return [names["reply_of"](names["Matched"](action, text, "")) for text in (
-        "", "no", "5.6.7 no", "4.6.7 no", "5.6.7")] == [
+        "", "no", "5.6.7 no", "4.6.7 no", "5.6.7", "x" * 900)] == [
         "550 5.7.1 the content is not taken", "550 5.7.1 no", "550 5.6.7 no", "550 5.7.1 4.6.7 no",
-        "550 5.6.7 the content is not taken"]
+        "550 5.6.7 the content is not taken", "550 5.7.1 " + "x" * 500]
 
 
 def pieces(names: Names, text: bytes) -> list[tuple[str, bytes]]:
@@ -599,7 +599,7 @@ CASES: Final[tuple[tuple[str, Sees, tuple[Mutant, ...]], ...]] = (
         ("    if open_ones:", "    if False:"), ("action in _WITH_TEXT and not text", "False"),
         ("len(pattern.encode()) > EXPRESSION_BYTES_MAX", "False"))),
     ("check_file", replies, (
-        ("if found is not None:\n        return", "if False:\n        return"),)),
+        ("if found is not None else", "if False else"), ("[:_REPLY_MAX]", ""))),
     ("mime_pieces", parts_are_found, (
         ("            kind = Kind.NESTED_HEADER", "            pass"),
         ("if not message:", "if True:"), ("depth + (not last) :", "depth:"),
