@@ -9,6 +9,7 @@ which it was first seen.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
 from typing import Any, Final
 
@@ -18,8 +19,8 @@ from omq.ipc.client import watcher
 
 _APART: Final = ("tests/spark/", "tests/system/")
 """The JVM's bridge lives as long as its session; a whole machine runs beside the other."""
-_ENDING_S: Final = 20.0
-"""For one that has been told to end: only a failure waits for so long."""
+_ENDING_S: Final = 10.0
+"""For those that have been told to end: only a failure waits for so long."""
 
 
 def others() -> list[threading.Thread]:
@@ -64,8 +65,9 @@ class Threads:
             self._seen.setdefault(each, item.nodeid)
         if nextitem is None or nextitem.nodeid.partition("::")[0] != self._module:
             self._seen = {each: test for each, test in self._seen.items() if each.is_alive()}
+            end = time.monotonic() + _ENDING_S
             for each in self._new():
-                each.join(_ENDING_S)
+                each.join(max(0.0, end - time.monotonic()))
             left = self._new()
             if left and not self._module.startswith(_APART):
                 pytest.fail("threads left running:\n" + "\n".join(

@@ -117,6 +117,7 @@ class SmtpServer:
             await loop.run_in_executor(None, self._handler.intake.close)
             self._handler.tell()
             self._handler.mail_log.close()
+        self._handler.policy.routes.close()
         self._rated.flush(NEVER)
         self._context.log.event(events.SMTP_STOPPED, REPORT)
         return 0

@@ -98,9 +98,12 @@ class UnixOutService(ChannelService):
         self.context.log.event(events.GATEWAY_STARTED, REPORT)
 
     def reload(self) -> None:
+        before = self.routes
         self._configure()
+        before.close()
 
     def close(self) -> None:
+        self.routes.close()
         self.mail_log.close()
         self._tls_sessions.close()
         self.context.log.event(events.GATEWAY_STOPPED, REPORT)
@@ -113,19 +116,19 @@ class UnixOutService(ChannelService):
         check_names(settings, conf_dir)
         sts = sts_context(settings, conf_dir)
         ways = NextHops(settings, routes, self._tls_sessions.note)
-        self._routes, self._security, self._ways, self._sts = routes, security, ways, sts
+        self.routes, self._security, self._ways, self._sts = routes, security, ways, sts
 
     def limit_of(self, peer: str) -> PeerLimit | None:
         return self._ways.limit_of(peer)
 
     def worker(self, channel: str) -> Worker:
         if channel == NAMES:
-            return NamesWorker(self.context.settings, self._routes,
+            return NamesWorker(self.context.settings, self.routes,
                                sts_domains(self.context, self._sts))
         if channel == PIPE:
-            return PipeChannel(self.context.settings, self._routes.pipes)
+            return PipeChannel(self.context.settings, self.routes.pipes)
         return SmtpChannel(self.context, self._security, lmtp=channel == LMTP,
-                           rewriting=self._routes.rewriting)
+                           rewriting=self.routes.rewriting)
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ on the way out."""
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from omq.services.mail.routes_file import load_routes
 from omq.services.mail.unix_out import UnixOutService
 from omq.services.readers.service import Defer, Done, Move
 from tests.unit.services.mail.conftest import sent_by
+from tests.waiting import until
 
 SCAN = 1 << 20
 FIELDS: Mapping[str, tuple[bytes, list[str]]] = {
@@ -300,6 +302,18 @@ def test_wishes_of_others_are_theirs(unix: Any, sink: Any, tmp_path: Path, messa
         "mail.from": "s@b.test", "mail.to.UNIX": to, "mail.orig.UNIX": to,
         "mail.dsn": "x@one.test\tNEVER\t\ny@two.test\tNEVER\t"}, queue="UNIX")) == Done()
     assert (one.received[0][1], two.received[0][1]) == (["z@one.test"], ["y@two.test"])
+
+
+def test_a_reload_ends_the_look_ups_of_the_maps_before(
+        service: Callable[..., Any], tmp_path: Path) -> None:
+    """Else each reload leaves its threads, and what they hold open, to the next."""
+    (tmp_path / "g").write_text("a@b.test c@b.test\n")
+    made = service(UnixOutService, "unix", f"[generic_maps]\ng = file:{tmp_path}/g\n")
+    before = set(threading.enumerate())
+    assert made.routes.rewriting.generic.ask("a@b.test") == ("c@b.test",)
+    (asked,) = set(threading.enumerate()) - before
+    made.reload()
+    until(lambda: not asked.is_alive(), "it waits for more questions")
 
 
 def test_a_generic_map_without_an_answer_has_the_mail_wait(unix: Any, sink: Any, tmp_path: Path
