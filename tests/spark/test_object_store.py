@@ -93,7 +93,7 @@ def pieces_of(archive: Path, kept: Path) -> Iterator[Piece]:
         assert header is not None
         write(kept, cut(data, number, uuid), level=1, bodies=False)
         yield Piece(PieceKind.FILE, 0, number, lsn=header.first_lsn - 1,
-                    payload=replace(header, size=len(data)).encode())  # as a journal file
+                    payload=replace(header, size=len(data)).encode())  # tests.made's says 0
         for block in scan:
             yield Piece(PieceKind.BLOCK, 0, number, block.offset, block.header.last_lsn,
                         payload=bytes(block.data[: block.header.length]))
