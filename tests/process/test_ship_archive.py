@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from omq.format.archive import Section
 from omq.format.findings import Finding
 from omq.format.index import Counter
 from omq.format.shipped import IDENTITY, decode, decode_start, encode
-from omq.format.standby import PieceKind
+from omq.format.standby import Piece, PieceKind
 from omq.services.pool.live_index import LiveIndex
 from omq.services.ship.archiving import Archiving, Made
 from omq.services.ship.bases import bases_of, prune
@@ -29,6 +29,7 @@ from omq.services.ship.places import Place
 from omq.services.ship.restoring import Point, Restoring
 from omq.services.ship.sealing import stream
 from omq.services.ship.shipping import MEMBER, Shipping
+from omq.services.standby import base_sending
 from omq.services.standby.stream import PieceReader
 from omq.storage import standby_holds
 from omq.storage.archive import archive_name
@@ -205,7 +206,8 @@ def test_what_others_put_there_is_left_alone(made: Callable[..., Ship], tmp_path
     strays = ["journal/README", "journal/000000/notes", "journal/000000/00000000000x",
               "journal/999999/1", "journal/999999/0000000000001", "base/README",
               "base/backup/base.json", "base/000000/old/base.json", "base/000000/now/00000000",
-              ".DS_Store", "notes/journal/000000/000000000000"]
+              "base/0000000/00000000000000000001/base.json", ".DS_Store",
+              "notes/journal/000000/000000000000"]
     for name in strays:
         assert ship.place.create(name, b"not ours")
     ship.once()
@@ -220,6 +222,32 @@ def test_what_others_put_there_is_left_alone(made: Callable[..., Ship], tmp_path
     done = ship.restore(tmp_path / "restored", "--take-place")
     assert done.returncode == 0, done.stderr
     assert ship.serve(tmp_path / "restored") == [b"one"]
+
+
+def test_a_base_begins_no_later_than_its_checkpoint(
+        made: Callable[..., Ship], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the pool is copied a checkpoint may retire files: what is shipped holds none. A base
+    that began with what is oldest then would lack what stands between."""
+    ship = made(**SMALL)
+    fill(ship, 3)
+    ship.instance.stop()
+    copy = SpoolPaths(tmp_path / "copy")
+    shutil.copytree(ship.instance.root, copy.root)
+    oldest = numbers_in(copy.journal)[0]
+    retired = list[int]()
+
+    def containers(paths: SpoolPaths, *_: object) -> Iterator[Piece]:
+        while len(left := numbers_in(paths.journal)) > 1:
+            (paths.journal / file_name(left[0])).unlink()
+            retired.append(left[0])
+        return iter(())
+
+    monkeypatch.setattr(base_sending, "_containers", containers)
+    pieces = list(base_sending.base(copy, open_spool(copy.root).instance, MEMBER, lambda: True))
+    first, last = pieces[-2:]
+    assert (first.kind, last.kind) == (PieceKind.FILE, PieceKind.COPIED)
+    assert retired and first.number == oldest <= last.number
+    ship.instance.start("queue.manager", "pool.writer")
 
 
 def test_a_block_behind_the_end_of_its_file(made: Callable[..., Ship], tmp_path: Path) -> None:
@@ -252,6 +280,7 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
     conf.mkdir()
     (conf / "omq.conf").write_text(
         "[journal]\njournal_file_bytes = 256 KiB\nblock_bytes_max = 160 KiB\n"
+        "[pool]\ncheckpoint_journal_bytes_max = 64 KiB\n"
         "[store]\ncontainer_threshold_bytes = 68 KiB\n[ipc]\nchannel_bytes = 512 KiB\n")
     (tmp_path / "live").mkdir()
     place, kept, days = Memory(), 30, 365
@@ -281,7 +310,8 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
     bases = bases_of(place)
     journal = [int(name.rpartition("/")[2]) for name in place.names("journal/")]
     assert len(bases) == kept and journal == list(range(bases[0].journal, journal[-1] + 1))
-    assert journal[-1] >= 2 * days - 1 and len(journal) <= 2 * kept + 60, "and a journal file"
+    # A base begins with the journal file of the last checkpoint, which may be some files ago.
+    assert journal[-1] >= 2 * days - 1 and journal[0] > 0
     assert bases[-1].time_ns - bases[0].time_ns >= (kept - 1) * DAY_S * NS_PER_S
     for which in (2 * (days - kept) + 1, 2 * (days - 11)):
         root = tmp_path / f"at{which}"

@@ -177,7 +177,8 @@ def journal_place(name: str) -> tuple[int, int] | None:
 def base_place(name: str) -> tuple[int, int] | None:
     """Term and time of a base, of a part of it or of its base.json; None: it is none."""
     found = _BASE_NAME.fullmatch(name)
-    return None if found is None else (int(found[1]), int(found[2]))
+    place = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+    return place if found is not None and name.startswith(f"base/{place[0]:06d}/") else None
 
 
 def base_name(term: int, time_ns: int, part: int | None = None) -> str:

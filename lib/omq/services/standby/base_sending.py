@@ -8,8 +8,9 @@ this pool names goes before the next checkpoint, and the journal is kept from it
 (standby_holds), so whatever is copied later is still there; containers that are gone have no
 message any more, or their end is in the journal.
 
-Invariant: poolctrl and the manager are the same at the end as at the beginning, or the copy is
-given up.
+Invariants: 1. poolctrl and the manager are the same at the end as at the beginning, or the copy is
+given up; 2. the journal file that is named last is none behind the checkpoint's: all that the pool
+lacks stands in it or later.
 
 A directory in which a copy was cut says what it has (base_had); of that a chunk of a file is sent
 without its bytes, `durable` says how many there would be, and so is a whole container.
@@ -50,6 +51,7 @@ def base(paths: SpoolPaths, instance: Instance, member: str, alive: Callable[[],
         before, _ = poolctrl.load(paths)
         if before is None or before.uuid != instance.uuid:
             raise _given_up("there is no checkpoint yet")
+        first = _first(paths, instance)
         for name in _names(paths):
             yield from _copy(paths, name, term, had)
         after, _ = poolctrl.load(paths)
@@ -58,13 +60,23 @@ def base(paths: SpoolPaths, instance: Instance, member: str, alive: Callable[[],
     finally:
         held.close()
     yield from _containers(paths, term, had)
-    first = numbers_in(paths.journal)[0]
-    header = read_entry(paths, first, instance.uuid).header
-    if header is None:
-        raise _given_up(f"the header of journal/{file_name(first)} is damaged")
-    page = read_file(paths.journal / file_name(first), header.page)
-    yield Piece(PieceKind.FILE, term, first, lsn=header.first_lsn - 1, payload=page)
+    yield first
     yield Piece(PieceKind.COPIED, term, before.journal, before.offset, before.lsn)
+
+
+def _first(paths: SpoolPaths, instance: Instance) -> Piece:
+    """With which journal file it goes on. While no checkpoint is taken the oldest is none behind
+    the checkpoint's; later it may be: `omq ship` holds fewer files with each object."""
+    while True:
+        number = numbers_in(paths.journal)[0]
+        try:
+            header = read_entry(paths, number, instance.uuid).header
+            if header is None:
+                raise _given_up(f"the header of journal/{file_name(number)} is damaged")
+            page = read_file(paths.journal / file_name(number), header.page)
+        except FileNotFoundError:
+            continue  # retired by the checkpoint before: the next one is the oldest
+        return Piece(PieceKind.FILE, instance.term, number, lsn=header.first_lsn - 1, payload=page)
 
 
 def _no_checkpoint(paths: SpoolPaths) -> File:
