@@ -348,6 +348,8 @@ class Workload:
             if r.random() < 0.4:
                 given = r.choice(KEYS)
                 said[i] = encoded(*self._drafts(1, queue, given), given=given)
+        if said and self.barriers and r.random() < 0.1:
+            r.choice(said).flags |= PutFlag.BARRIER
         heads, at = [], 0
         for each in said:
             heads.append(each.head(at))

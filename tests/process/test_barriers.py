@@ -23,6 +23,7 @@ from omq.base.errors import (
 )
 from omq.base.limits import BARRIER_MEMBERS_MAX
 from omq.cli import launch
+from omq.ipc.client.barriers import as_barrier
 from tests.process.instance import MANAGER, WRITER, Instance
 
 QUEUES = "[*]\ndeath_delay_s = 0\nattempts_max = 1\n\n[A]\n\n[B]\ndead_letter = C\n\n[C]\n"
@@ -218,6 +219,10 @@ def test_bad_input(running: Instance) -> None:
         with pytest.raises(TooManyMembers):
             c.barrier("B", [prefix + f"{each:016x}"
                             for each in range(1, BARRIER_MEMBERS_MAX + 2)])
+        batch, wire = [omq.Outgoing(b"batch")] * 2, c._wire
+        rows = [wire.encode(batch[0], ("B",)), as_barrier(wire.encode(batch[1], ("B",)))]
+        with pytest.raises(BadRequest, match="a barrier is put alone"):
+            wire.put_batch(wire.queue_number("B"), rows, batch)
         assert ready(c, "B") == []
         work(c, "A", 2)
 

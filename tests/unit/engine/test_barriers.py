@@ -3,7 +3,9 @@ makes of them. Between two starts the spool is the same."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from omq.base.errors import (
 from omq.base.limits import BARRIER_MEMBERS_MAX, BARRIERS_PER_MESSAGE_MAX
 from omq.core.check.invariants import check
 from omq.core.engine.operate import Action, Item, Order
+from omq.core.engine.put_many import put_many
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.settle import Verdict
@@ -31,6 +34,7 @@ from omq.format.members import MEMBERS, before_text, members_in, members_text
 from omq.format.message import Descriptor, Part, encode, encode_properties
 from omq.format.pool import RecordFlag
 from omq.format.wire import PutFlag, Settlement
+from omq.ipc.wire.outgoing import Encoded
 from tests.model.instance import NS, Client, Instance
 
 A, B, DEAD, LATE = 3, 4, 5, 6
@@ -467,6 +471,31 @@ def test_what_is_no_barrier(world: World) -> None:
     refused(world, BadRequest, lambda: world.instance.group(lambda: world.engine.move(
         world.client.live.party, verdict, [],
         [message(B, members=str(member), until_ns=world.instance.wall + NS)], 3)))
+
+
+@pytest.mark.parametrize("until_ns", [0, NS], ids=["as any message", "with a time"])
+@pytest.mark.parametrize("key", [0, 7], ids=["without an id", "with an id that is remembered"])
+@pytest.mark.parametrize("place", [0, 2])
+def test_no_barrier_in_a_batch(world: World, place: int, key: int, until_ns: int) -> None:
+    """Neither one that says all that a barrier says, nor one that would be put as a message that
+    does not wait."""
+    world.instance.rules[B] = replace(world.instance.rules[B], dedupe_ns=NS, dedupe_keys_max=9)
+    world.instance.group(lambda: world.engine.books.define_queues([world.instance.rules[B]]))
+    member = world.put()
+    batch = [message(B) for _ in range(3)]
+    batch[place] = message(B, members=str(member),
+                           until_ns=until_ns and world.instance.wall + until_ns)
+    batch[1].key = key
+    rows = [Encoded(each.queue, each.priority, each.flags, each.size, each.crc, 0, each.key, 0,
+                    each.parts, bytes(each.payload)) for each in batch]
+    ends = itertools.accumulate(len(each.payload) for each in rows)
+    heads = b"".join(each.head(end - len(each.payload))
+                     for each, end in zip(rows, ends, strict=True))
+    payloads = b"".join(each.payload for each in rows)
+    with pytest.raises(BadRequest, match="a barrier is put alone, or by a unit of work"):
+        put_many(world.engine, world.putter, memoryview(heads), memoryview(payloads), 3, B, 9)
+    assert world.engine.core.t.q_depth[B] == 0
+    assert not world.engine.core.barriers.waiting
 
 
 def test_limits(world: World) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from omq.base import limits
 from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
 from omq.core.engine import puts
+from omq.core.engine.barriers import ASKED
 from omq.core.engine.duplicates import watching
 from omq.core.engine.engine import Engine
 from omq.core.engine.puts import NewMessage, check_queue
@@ -31,6 +32,8 @@ def put_many(engine: Engine, party: Party, heads: memoryview, payloads: memoryvi
     # Whichever way they go below: nobody names a container here that is not his.
     if not party.owns and any(new.flags & CONTAINER for new in asked):
         raise BadRequest(reason="containers are only taken from the owner of the spool")
+    if any(new.flags & ASKED for new in asked):
+        raise BadRequest(reason=puts.BARRIER_ALONE)
     parted = any(new.parts for new in asked)
     if not parted and any(new.key and watching(engine.core, new) for new in asked):
         return engine.units.put(party, asked, sequence)

@@ -42,6 +42,7 @@ _QUEUES, _PREPARED = int(FrameFlag.QUEUES), int(FrameFlag.PREPARED)
 _BARRIER = int(FrameFlag.BARRIER)
 _GROUPED = int(PutFlag.GROUPED)
 NO_PLACE = (0, 0)
+BARRIER_ALONE = "a barrier is put alone, or by a unit of work of one phase"
 
 
 def check_queue(core: Core, queue: int, size: int, priority: int, count: int = 1) -> None:
@@ -85,7 +86,7 @@ def rows_kept(core: Core, party: Party, *, moves: bool = False) -> int:
 def check(core: Core, new: NewMessage, kept: int) -> list[Part]:
     """Everything that can refuse a put; its queue parts. `kept`: see rows_kept."""
     if new.flags & ASKED and not new.members:
-        raise BadRequest(reason="a barrier is put alone, or by a unit of work of one phase")
+        raise BadRequest(reason=BARRIER_ALONE)
     if new.flags & MEMORY:
         parts = parts_of(core, new)
     elif not new.parts:
