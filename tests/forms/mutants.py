@@ -25,7 +25,8 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "12 keyed", "7 limited", "7 keyed back", "8 keyed back", "20 keyed back",
                 "7 numbered", "8 numbered", "11 numbered",
                 "14 numbered", "1 refused", "2 refused", "3 back refused", "1 members", "3 members",
-                "5 fuzz members", "6 fuzz members", "2 members quiet", "1 barriers", "2 barriers")
+                "5 fuzz members", "6 fuzz members", "2 members quiet", "1 barriers", "2 barriers",
+                "2 keyed back", "1 quiet bounds")
 OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 

@@ -10,7 +10,7 @@ import pytest
 from omq.base import form
 from tests.forms.running import Run, begin, end, parting
 
-GROUPS, QUIET_GROUPS = 600, 1500
+GROUPS, QUIET_GROUPS = 600, 1300
 FORMS = (form.OFF, form.INTERPRETED, form.COMPILED)
 
 
@@ -44,6 +44,7 @@ def compared(folder: Path, groups: int, *arguments: str) -> dict[str, Run]:
     ("1", ("barriers",), 0.1),  # messages that others wait for end, which is the engine's
     ("1", ("members",), 0.15),  # other users than the owner
     ("5", ("fuzz", "members"), 0.05),  # who lie about what they put
+    ("1", ("quiet", "bounds"), 0.4),  # blocks are full, and the wall clock is set
 ])
 def test_all_forms_do_the_same(tmp_path: Path, seed: str, extra: tuple[str, ...], share: float
                                ) -> None:

@@ -2,7 +2,7 @@
 index says, what was written, what was answered, and what the engine keeps in memory.
 
     python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
-        [numbered] [refused] [barriers] [members]
+        [numbered] [refused] [barriers] [members] [bounds]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -14,7 +14,8 @@ has the key of a message in doubt is held. `numbered`: most members of groups ha
 groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has
 no right to a queue take for units, payloads do not lie in the order of their heads. `barriers`:
 many messages that are put wait until others are done. `members`: most clients are other users than
-the spool's owner. Clocks and the uuid are fixed, so nothing depends on the run.
+the spool's owner. `bounds`: a block is full with a dozen frames, and the wall clock is set while no
+time passes, also behind a start. Clocks and the uuid are fixed, so nothing depends on the run.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Workload:
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
                  limits: dict[int, LimitRules], back: bool, numbered: bool,
-                 refused: bool, barriers: bool, members: bool) -> None:
+                 refused: bool, barriers: bool, members: bool, bounds: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
@@ -152,6 +153,7 @@ class Workload:
         self.random = random.Random(seed)
         self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
         self.refused, self.barriers, self.members = refused, barriers, members
+        self.bounds = bounds
         if refused:
             self.instance.settings = replace(self.instance.settings, unit_messages_max=8)
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
@@ -164,6 +166,10 @@ class Workload:
             self.odd, self.certain, self.leaving, self.changing = self.odd / 4, 0.05, 0.02, 0.03
         if numbered:
             self.certain, self.odd = 0.7, self.odd / 4
+        if bounds:
+            self.changing = 0.06
+            self.instance.settings = replace(
+                self.instance.settings, block_frames_max=12, batch_messages_max=10)
         self.clients = [Client(n, queue, n == AUXILIARY) for n, queue in enumerate(READERS)]
         self.notes = {number: Note() for number in (QUIET_PROMPT if quiet else PROMPT)}
         self.requests = 0
@@ -336,6 +342,8 @@ class Workload:
             queue = r.choice((B, B, queue))  # which remembers none
         count = r.choice((1, 2, 3) if self.quiet else (1, 2, 3, 4, 5) if self.numbered else (
             0, 1, 1, 2, 2, 3, 3, 5, 11, 12, 13, 20, 50, 51))
+        if self.bounds and r.random() < 0.5:
+            count = r.choice((5, 6, 7, 9, 10))
         said: list[Encoded] = [encoded(one) for one in self._drafts(count, queue)]
         if said and r.random() < (0.5 if self.numbered else 0.1):
             said[-1].correlation, said[-1].expiry = r.randrange(9), self._time()
@@ -719,7 +727,9 @@ class Workload:
         instance.core.space_left, instance.server.stopping = True, False
         instance.core.messages_total_max, instance.core.index_reserve = MESSAGES, 0
         what = r.choice((0, 5, 5, 6)) if self.quiet else r.randrange(11)
-        if what == 0:
+        if self.bounds and r.random() < 0.5:
+            instance.wall += r.choice((1, 1800, 3600)) * NS
+        elif what == 0:
             seconds = r.choice((1, 30, 3600))
             instance.wall += seconds * NS * r.choice((1, 1, 1, 9, -9, 0))  # or the clock is set
             instance.mono += seconds * NS
@@ -899,7 +909,8 @@ def main(arguments: list[str]) -> int:
     work = Workload(Path(folder), int(seed), fuzz="fuzz" in rest, quiet="quiet" in rest,
                     limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
                     back="back" in rest, numbered="numbered" in rest, refused="refused" in rest,
-                    barriers="barriers" in rest, members="members" in rest)
+                    barriers="barriers" in rest, members="members" in rest,
+                    bounds="bounds" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()
