@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,12 @@ needs_proton()
 
 from omq.base.settings import Settings  # noqa: E402
 from omq.ipc.client import parking  # noqa: E402
-from omq.services.amqp.taker import TakenMessage, Taker  # noqa: E402
+from omq.ipc.client.parking_link import ParkingLink  # noqa: E402
+from omq.services.amqp.taker import HERE_BYTES, TakenMessage, Taker  # noqa: E402
 from omq.services.amqp.thread_pool import ThreadPool  # noqa: E402
+from omq.storage import durable  # noqa: E402
+from omq.storage.disk import Disk  # noqa: E402
+from omq.storage.payloads import PayloadReader  # noqa: E402
 from tests.process.instance import MANAGER, Instance  # noqa: E402
 from tests.process.processes import start  # noqa: E402
 from tests.waiting import until  # noqa: E402
@@ -136,6 +141,167 @@ def test_what_is_said_while_it_waits(world: Instance) -> None:
     asyncio.run(run())
 
 
+class Cached(Disk):
+    """All of it is in memory."""
+
+    def pread_now(self, fd: int, length: int, offset: int) -> bytes | None:
+        return self.pread(fd, length, offset)
+
+
+class Cold(Disk):
+    """None of it is."""
+
+    def pread_now(self, fd: int, length: int, offset: int) -> bytes | None:
+        return None
+
+
+class Counting(ThreadPool):
+    """`given`: pieces of work so far."""
+
+    given = 0
+
+    def give(self, work: Callable[[], None]) -> None:
+        self.given += 1
+        super().give(work)
+
+
+@pytest.fixture
+def on(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = durable.use(request.param())
+    yield
+    durable.use(before)
+
+
+async def at_rest(taker: Taker) -> None:
+    """No thread has a turn."""
+    async with asyncio.timeout(WAIT_S):
+        while taker._running:
+            await asyncio.sleep(0)
+
+
+async def next_one(taker: Taker, ear: Ear) -> Any:
+    """As a client without read-ahead: the one before is done, and one more wanted."""
+    count = len(ear.given)
+    if count:
+        native = ear.given[-1].native
+        assert native is not None
+        taker.say(native.done, light=1, wants=True)
+    taker.want(count + 1, 1 << 20)
+    await ear.until(lambda: len(ear.given) == count + 1)
+    await at_rest(taker)
+    return ear.given[-1]
+
+
+@pytest.mark.parametrize("on", [Cached], indirect=True)
+@pytest.mark.usefixtures("on")
+def test_one_at_a_time_takes_no_thread(world: Instance) -> None:
+    """Settle, ask, hand on: in the event loop, once the file of the bodies is open. What takes
+    longer than others should wait, or has to ask, is a thread's, and the next one is not."""
+    others: list[dict[str, Any]] = [
+        {"body": bytes(HERE_BYTES + 1)}, {"body": b"asks", "reply_to": "B"},
+        {"body": bytes(200_000)}]
+
+    async def run() -> None:
+        hands = Counting(1, "turns")
+        taker, ear = made(world, hands)
+        await ear.until(lambda: ear.begun)
+        await at_rest(taker)
+        await next_one(taker, ear)
+        before = hands.given
+        for _ in range(20):
+            await next_one(taker, ear)
+        assert hands.given == before
+        for other in others:
+            before = hands.given
+            given = await next_one(taker, ear)
+            assert given.native.body == other["body"] and hands.given > before
+            before = hands.given
+            await next_one(taker, ear)
+            assert hands.given == before
+        last = ear.given[-1].native
+        assert last is not None
+        taker.say(last.done, light=1)
+        await closed(taker, ear)
+        await asyncio.to_thread(hands.close, WAIT_S)
+
+    with world.connect() as puts:
+        for number in range(21):
+            puts.put("A", b"%d" % number)
+        for other in others:
+            puts.put("A", **other)
+            puts.put("A", b"small")
+    asyncio.run(run())
+    assert world.drain("A") == []
+
+
+@pytest.mark.parametrize("on", [Cold], indirect=True)
+@pytest.mark.usefixtures("on")
+def test_the_event_loop_reads_no_disk(world: Instance) -> None:
+    async def run() -> None:
+        hands = Counting(1, "turns")
+        taker, ear = made(world, hands)
+        await ear.until(lambda: ear.begun)
+        await at_rest(taker)
+        for number in range(4):
+            before = hands.given
+            assert (await next_one(taker, ear)).native.body == b"%d" % number
+            assert hands.given > before
+        await closed(taker, ear)
+        await asyncio.to_thread(hands.close, WAIT_S)
+
+    with world.connect() as puts:
+        for number in range(4):
+            puts.put("A", b"%d" % number)
+    asyncio.run(run())
+    assert [each.body for each in world.drain("A")] == [b"3"]
+
+
+@pytest.mark.parametrize("on", [Cached], indirect=True)
+@pytest.mark.usefixtures("on")
+@pytest.mark.parametrize("what", ["the queue is full", "it is damaged"])
+def test_the_event_loop_does_not_wait(world: Instance, monkeypatch: pytest.MonkeyPatch, what: str
+                                      ) -> None:
+    """A thread meets it, as it did before."""
+    home = threading.get_ident()
+
+    def here() -> bool:
+        return threading.get_ident() == home
+
+    def slept(seconds: float) -> None:
+        assert not here(), "the event loop waits"
+        sleep(seconds)
+
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", slept)
+
+    async def run() -> None:
+        hands = Counting(1, "turns")
+        taker, ear = made(world, hands)
+        await ear.until(lambda: ear.begun)
+        await at_rest(taker)
+        for _ in range(3):
+            await next_one(taker, ear)
+        before = hands.given
+        with monkeypatch.context() as patch:
+            if what == "the queue is full":
+                patch.setattr(ParkingLink, "_sent_now", lambda link, head: False)
+            else:
+                patch.setattr(PayloadReader, "read_now",
+                              lambda files, word, offset, length: bytes(length))
+            native = (await next_one(taker, ear)).native
+            assert native.body == b"3"
+        assert hands.given > before
+        native.done()
+        await closed(taker, ear)
+        await asyncio.to_thread(hands.close, WAIT_S)
+
+    with world.connect() as puts:
+        for number in range(4):
+            puts.put("A", b"%d" % number)
+    asyncio.run(run())
+    assert world.drain("A") == []
+
+
 @pytest.mark.parametrize("ends", ["stop", "kill"])
 def test_the_manager_comes_again(world: Instance, tmp_path: Path, ends: str) -> None:
     """Each waits again, by the threads that all share."""
@@ -145,7 +311,10 @@ def test_the_manager_comes_again(world: Instance, tmp_path: Path, ends: str) -> 
         hands = ThreadPool(2, "turns")
         several = [made(world, hands, queue) for queue in "ABC"]
         for taker, ear in several:
-            taker.want(10, 1 << 20)
+            if taker.queue == "A":  # asked for by a turn in the event loop
+                await ear.until(lambda ear=ear: ear.begun)
+                await at_rest(taker)
+            taker.want(10 if taker.queue == "C" else 1, 1 << 20)
             await ear.until(lambda ear=ear: ear.begun)
         begun.touch()
         for taker, ear in several:

@@ -83,6 +83,18 @@ class Disk:
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         return os.pread(fd, length, offset)
 
+    def pread_now(self, fd: int, length: int, offset: int) -> bytes | None:
+        """The same if nothing has to be waited for, from memory alone; None: the disk would be
+        asked, or this file system cannot tell (preadv2(2), RWF_NOWAIT)."""
+        data = bytearray(length)
+        try:
+            count = os.preadv(fd, (data,), offset, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            raise
+        return bytes(data) if count == length else None
+
     def pwritev(self, fd: int, buffers: Sequence[Buffer], offset: int) -> int:
         return os.pwritev(fd, buffers, offset)
 

@@ -21,7 +21,7 @@ from omq.base import limits
 from omq.base.errors import AccessDenied, BodyUnavailable, DiskError
 from omq.base.paths import SpoolPaths
 from omq.format.location import LocationKind, kind_of, number_of
-from omq.storage import journal, store, volatile
+from omq.storage import durable, journal, store, volatile
 from omq.storage.files import File, open_file
 
 FILES_MAX: Final = 64
@@ -67,6 +67,16 @@ class PayloadReader:
         if len(data) != length:
             raise self._unavailable(qpool, word, f"the file ends in it ({len(data)} of {length} B)")
         return data
+
+    def read_now(self, word: int, offset: int, length: int) -> bytes | None:
+        """The same if its file is open and nothing has to be waited for; None: ask `read`, which
+        says what is wrong, too."""
+        file = self._files.get(word)
+        if file is None or length > PAYLOAD_BYTES_MAX:
+            return None
+        with suppress(OSError):
+            return durable.current().pread_now(file.fd, length, offset)
+        return None
 
     def read_runs(self, word: int, offsets: Sequence[int], lengths: Sequence[int]
                   ) -> Iterator[tuple[int, int, bytes]]:

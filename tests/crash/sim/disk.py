@@ -258,6 +258,9 @@ class SimDisk(Disk):
         if self._locks.get(node.number) == fd:
             del self._locks[node.number]
 
+    def pread_now(self, fd: int, length: int, offset: int) -> bytes | None:
+        return self.pread(fd, length, offset)
+
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         node = self._files[fd]
         self._ask("pread", node.path, length)

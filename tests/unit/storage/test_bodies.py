@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -268,4 +270,33 @@ def test_payloads_are_read_with_their_neighbours(info: SpoolInfo, writer: StoreW
     assert list(reader.read_runs(_in_store(9), [0], [10])) == [(1, 0, b"")], "no such file"
     assert list(reader.read_runs(_in_store(1), [0], [1 << 40])) == [(1, 0, b"")], "no length"
     assert list(reader.read_runs(_in_store(1), [], [])) == []
+    reader.close()
+
+
+@pytest.mark.parametrize("refusal", [0, errno.EAGAIN, errno.EOPNOTSUPP, errno.EIO])
+def test_what_is_in_memory_is_read_without_a_wait(
+        info: SpoolInfo, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch, refusal: int
+        ) -> None:
+    """Of a file that is open, and all of it or nothing; whatever is wrong is for `read` to say."""
+    number, place = writer.append(1, b"a body")
+    writer.sync()
+    reader = PayloadReader(info.paths)
+    asked = []
+
+    def preadv(fd: int, buffers: Sequence[bytearray], offset: int, flags: int) -> int:
+        asked.append(flags)
+        if refusal:
+            raise OSError(refusal, os.strerror(refusal))
+        found = os.pread(fd, len(buffers[0]), offset)
+        buffers[0][: len(found)] = found
+        return len(found)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    word = _in_store(number)
+    assert reader.read_now(word, place, 6) is None and not asked  # it is not open
+    assert reader.read(word, place, 6) == b"a body"
+    assert reader.read_now(word, place, 6) == (None if refusal else b"a body")
+    assert reader.read_now(word, place + (1 << 30), 6) is None  # behind its end
+    assert reader.read_now(word, place, 1 << 62) is None
+    assert asked == [os.RWF_NOWAIT] * 2
     reader.close()

@@ -111,15 +111,18 @@ class ControlLine:
         return False
 
     def rang(self, sequence: int) -> bool:
-        """Whether the manager has said that this request is answered. Reads all that is there, and
-        never waits. Lost, OSError."""
-        self._socket.settimeout(0)
+        """Whether the manager has said that this request is answered. Reads what is there until it
+        has, and never waits. Lost, OSError."""
+        if self._rung == sequence:
+            return True
+        if self._socket.gettimeout() != 0:  # to set it is a system call
+            self._socket.settimeout(0)
         with contextlib.suppress(BlockingIOError):
-            while True:
+            while self._rung != sequence:
                 if not (data := self._socket.recv(65536)):
                     raise Lost("the manager closed the connection")
                 self._received += data
-        self._whole()
+                self._whole()
         return self._rung == sequence
 
     def _keep(self, came: list[int]) -> None:

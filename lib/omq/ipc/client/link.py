@@ -191,6 +191,14 @@ class Link(Registered):
                     raise TimedOut(seconds=self._timeout_s, what="the request queue") from None
             time.sleep(BUSY_S)
 
+    def _sent_now(self, head: bytes) -> bool:
+        """Whether there was room for it on the request queue."""
+        try:
+            self._requests.send(head, block=False, type=REQUEST_TYPE)
+        except sysv_ipc.BusyError:
+            return False
+        return True
+
     def _await(self, gate: Gate, wait_s: float | None) -> None:
         """The wait has ended without the reply: until there is one."""
         deadline = math.inf

@@ -17,10 +17,17 @@ Errors of both: those of Reader.next; ManagerUnavailable: the manager that came 
 
 from __future__ import annotations
 
-from omq.base.errors import ReaderClosed
+from typing import Final
+
+from omq.base.errors import BodyDamaged, ReaderClosed
+from omq.fast.handed_messages import Extent
+from omq.format.message import ids_of
+from omq.format.wire import GivenFlag
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
+
+_CARRIED_MAX: Final = 64  # settlements; the note has room for many more
 
 
 def wanted(connection: Client) -> bool:
@@ -36,11 +43,44 @@ def hear(reader: Reader) -> None:
 
 
 def begin(reader: Reader, want: int) -> int:
-    """See the module: the descriptor to wait for; -1: call `finish` at once."""
+    """See the module: the descriptor to wait for; -1: call `finish` at once. It does not wait
+    itself, if `carries` says so."""
     if reader.closed:
         raise ReaderClosed(queue=reader.queue)
     reader._park(want)
-    return reader._link.descriptor
+    link = reader._link
+    return link.descriptor if link.on_its_way else -1
+
+
+def carries(reader: Reader, settlements: int) -> bool:
+    """Whether so many more settlements without a reason travel with the next request: all that is
+    recorded is little enough for it and for the note."""
+    return len(reader._records) + settlements <= _CARRIED_MAX and not reader._text_bytes
+
+
+def is_there(reader: Reader) -> bool:
+    """Whether `finish` returns messages at once, and does not wait for anything."""
+    return reader._link.there()
+
+
+def at_hand(reader: Reader, message: Message, bytes_max: int) -> bool:
+    """Whether all of the message can be had without a wait: it is no larger, its payload is in
+    memory and right, and nothing of it has to be asked of the manager."""
+    if message.noted or message._flags & GivenFlag.CONTAINER or message._length > bytes_max:
+        return False
+    if message._extent is None and reader._link.trusted:
+        start, length = message._offset, message._length
+        raw = reader._wire.bodies.files.read_now(message._word, start, length)
+        if raw is not None:
+            message._extent = Extent(None, 0, start, start + length, raw)
+    if message._extent is None:
+        return False
+    try:
+        *_, replies = ids_of(message._load())
+        return not replies
+    except BodyDamaged:  # whoever may wait reads it again, and says so
+        message._extent = None
+        return False
 
 
 def descriptor(reader: Reader) -> int:

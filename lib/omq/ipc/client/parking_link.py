@@ -55,25 +55,52 @@ class ParkingLink(Link):
             with contextlib.suppress(Lost, OSError):  # the next request meets it
                 self._line.rang(0)
 
+    @property
+    def on_its_way(self) -> bool:
+        """The parked request was sent; else `collect` does it, and may have to wait for that."""
+        return self._parked is not None and self._parked.sent
+
+    def there(self) -> bool:
+        """`collect` has the answer, a good one, and will not wait."""
+        parked, gate, line = self._parked, self._gate, self._line
+        if parked is None or not parked.sent or gate is None or line is None or gate.marks:
+            return False
+        try:
+            if not line.rang(self._sequence):
+                return False
+        except (Lost, OSError):  # `collect` meets it
+            return False
+        return self._answers(*REPLY.unpack_from(self.reply))
+
+    def _answers(self, magic: int, status: int, lost: int, answered: int, number: int, text: int,
+                 qpool: int, lsn: int, epoch: int, spare: bytes) -> bool:
+        return (magic == REQUEST_MAGIC and not status and answered == self._sequence
+                and epoch == self.epoch)
+
     def park(self, data: bytes, count: int, length: int, want: int) -> None:
-        """Send a request for messages that waits for ever."""
+        """Send a request for messages that waits for ever. This never waits: while the request
+        queue is full nothing is sent."""
         self._enter()
         self._sequence += 1
         self._parked = _Parked(data, count, length, want)
         try:
             with contextlib.suppress(Lost, OSError, *LOST):  # `collect` meets it
-                self._resent(self._parked)
+                self._resent(self._parked, patient=False)
         except BaseException:
             self._leave()
             raise
 
-    def _resent(self, parked: _Parked) -> None:
+    def _resent(self, parked: _Parked, *, patient: bool = True) -> None:
         if self._gate is None:
             raise Lost("not registered")
         self._put_down(parked.data)
-        self._send(REQUEST.pack(
+        head = REQUEST.pack(
             _NEXT, 0, 0, 0, parked.count, self._client, parked.length, self._token, self._sequence,
-            0, 0, REQUEST_MAGIC, VERSION, 0, parked.want, _FOR_EVER, 0, 0, 0, 0))
+            0, 0, REQUEST_MAGIC, VERSION, 0, parked.want, _FOR_EVER, 0, 0, 0, 0)
+        if patient:
+            self._send(head)
+        elif not self._sent_now(head):
+            return
         parked.sent = True
 
     def _leave(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from omq.ipc.server.sessions import Session
 
 _SEQUENCE = REPLY.names.index("sequence")
+_AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 class Bell:
@@ -39,7 +40,7 @@ class Bell:
         finally:  # its client may have removed it: it hears what it can
             line = bell_line(REPLY.unpack_from(session.reply)[_SEQUENCE])
             try:
-                session.door.connection.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                session.door.connection.send(line, _AT_ONCE)
             except OSError:  # it has gone, or does not read
                 session.deaf += 1
 

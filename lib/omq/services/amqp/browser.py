@@ -43,7 +43,7 @@ class Browser:
             self._bytes_limit = bytes_limit
             self._changed.notify()
 
-    def say(self, said: Callable[[], None]) -> None:
+    def say(self, said: Callable[[], None], *, light: int = 0, wants: bool = False) -> None:
         """Nothing is settled here."""
 
     def afterwards(self, then: Callable[[], None]) -> None:

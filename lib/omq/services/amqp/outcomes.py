@@ -30,6 +30,10 @@ def released(message: Message) -> None:
     message.release()
 
 
+LIGHT: Final = (done, released)
+"""These are recorded, and travel with the next request."""
+
+
 def broke(message: Message) -> None:
     message.fail(LINE_BROKE)
 

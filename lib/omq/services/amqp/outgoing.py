@@ -92,7 +92,7 @@ class Outgoing(Enrolling):
 
     def _heard(self) -> None:
         """All that came together: it is carried out at once, and confirmed when that is done."""
-        self._carry_out()
+        self._carry_out(wants=self._wanting)
         tags = self._to_confirm
         if tags and self._taker is not None:
             self._to_confirm = []
@@ -113,10 +113,14 @@ class Outgoing(Enrolling):
         before more is taken for it. Else the thread would wait for more, and be called back."""
         self._session.stir(self)
 
+    @property
+    def _wanting(self) -> bool:
+        return self._taker is not None and self._began and not self._over
+
     def room_again(self) -> None:
         """Take as much as the client wants and the line carries."""
         self._heard()
-        if self._taker is None or not self._began or self._over:
+        if not self._wanting or self._taker is None:
             return
         settings, link, session = self._host.policy.settings, self._link, self._session
         held = len(self._unsettled) + self._enrolled

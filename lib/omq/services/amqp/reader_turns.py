@@ -5,9 +5,14 @@ has its request parked (ipc.client.parking), the event loop listens for the bell
 thread. A link with a selector looks for itself at what arrives, so its turns have a thread of their
 own (`apart`), and so have all where the manager has no bells.
 
+A turn that cannot have to wait for anything is done in the event loop itself (`_step_here`): for
+who takes one message at a time two changes of threads cost more than the turn.
+
 Invariants: 1. one turn at a time, and it alone uses the native connection, but for wake; 2. the
-event loop listens only while no turn is under way: a turn may register anew, and the descriptor be
-another one's then; 3. the end comes once, and no turn behind it.
+event loop listens only while no thread has a turn: that may register anew, and the descriptor be
+another one's then; 3. the end comes once, and no turn behind it; 4. in the event loop nothing
+waits, be it for the manager, for the disk or for a lock that somebody keeps; 5. what a thread has
+told the event loop is heard there before a turn that follows its own.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ class ReaderTurns:
         """In the event loop. The first turn opens the connection."""
         self.queue = queue
         self._connect, self._where, self._hands = connect, where, hands
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
         self._changed: Final = threading.Condition()
         self._connection: Client | None = None
         self._native: Reader | None = None
@@ -68,23 +73,37 @@ class ReaderTurns:
 
     # in the event loop, `_changed` held
 
-    def _stir(self, *, recalls: bool = True) -> None:
-        """There is something for a turn; `recalls`: a wait for messages ends for it."""
+    def _stir(self, *, recalls: bool = True, soon: bool = True) -> None:
+        """There is something for a turn; `recalls`: a wait for messages ends for it; `soon`: more
+        may be said at once."""
         self._recalled = self._recalled or (recalls and self._parked)
         if recalls and self._taking and self._native is not None:
             self._native.wake()
         if self._apart:
             self._changed.notify()
         elif recalls or not self._parked:
-            self._go()
+            self._go(soon=soon)
 
-    def _go(self) -> None:
+    def _deafen(self) -> None:
         if self._listening >= 0:
             self._loop.remove_reader(self._listening)
             self._listening = -1
-        if not self._running and not self._ended:
-            self._running = True
-            self._hands.give(self._serve)
+
+    def _go(self, *, soon: bool = True) -> None:
+        if self._running or self._ended:
+            return
+        self._running = True
+        if not self._quick:
+            self._hand_on(None)
+        elif soon:
+            self._loop.call_soon(self._serve_here)
+        else:
+            self._serve_here()
+
+    def _hand_on(self, failed: Exception | None) -> None:
+        """A thread does it."""
+        self._deafen()
+        self._hands.give(lambda: self._serve(failed))
 
     def _listen(self, parked: int, descriptor: int) -> None:
         """For the bell of that one, unless a turn is under way again. (`_changed` is not held.)"""
@@ -100,7 +119,35 @@ class ReaderTurns:
     def _hear(self) -> None:
         with self._changed:
             self._rung = True
-            self._go()
+            self._go(soon=False)
+
+    @property
+    def _quick(self) -> bool:
+        """`_changed` is held: what there is to do may be for a turn in the event loop."""
+        return False
+
+    def _serve_here(self) -> None:
+        """Behind all that came together: a turn, if it waits for nothing; else a thread's."""
+        failed: Exception | None = None
+        try:
+            if self._step_here():
+                return
+        except Exception as error:
+            failed = error
+        self._hand_on(failed)
+
+    def _step_here(self) -> bool:
+        """Whether the turn was done; if not, a thread goes on with what is left."""
+        return False
+
+    def _park_here(self, descriptor: int) -> None:
+        """`_changed` is held: the turn is over, its request under way. From turn to turn in the
+        event loop it listens to the same one."""
+        self._running = False
+        if self._listening != descriptor:
+            self._deafen()
+            self._listening = descriptor
+            self._loop.add_reader(descriptor, self._hear)
 
     # turns
 
@@ -108,16 +155,16 @@ class ReaderTurns:
         self._apart = True
         threading.Thread(target=self._serve, name=f"omq amqp {self.queue}", daemon=True).start()
 
-    def _serve(self) -> None:
-        """Steps, until there is nothing to do; or, apart, until the end."""
-        failed: Exception | None = None
+    def _serve(self, failed: Exception | None = None) -> None:
+        """Steps, until there is nothing to do; or, apart, until the end. `failed`: it has come."""
         try:
-            if self._native is None and not self._open():
-                return
-            while (after := self._step()) is After.ANOTHER:
-                pass
-            if after is After.NEWS:
-                return
+            if failed is None:
+                if self._native is None and not self._open():
+                    return
+                while (after := self._step()) is After.ANOTHER:
+                    pass
+                if after is After.NEWS:
+                    return
         except Exception as error:  # the link's, whatever it is
             failed = error
         try:
@@ -152,7 +199,10 @@ class ReaderTurns:
         return After.NEWS
 
     def _tell(self, what: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(what)
+        if threading.get_ident() == self._home:
+            self._loop.call_soon(what)
+        else:
+            self._loop.call_soon_threadsafe(what)
 
     @abstractmethod
     def _began(self) -> None: ...

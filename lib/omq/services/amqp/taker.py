@@ -23,6 +23,7 @@ from typing import Final, Protocol, TypeVar
 from omq.aio.jobs import Call
 from omq.aio.waiter import Waiter
 from omq.base.errors import BodyDamaged, BodyUnavailable, ConnectionClosed, LeaseLost
+from omq.base.limits import KIB
 from omq.base.settings import Settings
 from omq.ipc.client import parking
 from omq.ipc.client.connection import Client
@@ -38,6 +39,10 @@ T = TypeVar("T")
 SOON_MS: Final = 2
 """What is on the queue is there behind one sync: so long a turn waits for it, if no other link has
 to wait for that. It saves two changes of threads."""
+HERE_MAX, HERE_BYTES = 4, 16 * KIB
+"""Messages that a turn in the event loop takes, and bytes of each: others wait meanwhile."""
+HEARS: Final = 16
+"""Such turns leave no bells unheard, but a thread's between them may: one of so many looks."""
 
 
 @dataclass(slots=True)
@@ -75,6 +80,7 @@ class Taker(ReaderTurns):
         self._limit = self._taken = 0  # messages, since the beginning
         self._bytes_limit = self._bytes = 0  # of those
         self._says: list[Callable[[], None]] = []
+        self._light = 0  # settlements in these; -1: something else is among them
         self._thens: list[Callable[[], None]] = []
         self._draining = self._closing = False
         self._parked_at = 0, 0  # what was wanted then: how many more, of how many in all
@@ -85,20 +91,27 @@ class Taker(ReaderTurns):
         many bytes; one may go beyond that. Where it is lowered what is being asked for may still
         come. `draining`: those that are there now, and `took` says when that is all."""
         with self._changed:
-            if (limit, bytes_limit) == (self._limit, self._bytes_limit) and not draining:
+            if ((limit, bytes_limit) == (self._limit, self._bytes_limit) and not draining
+                    and not self._told):
                 return
             lowered, self._limit = limit < self._limit, limit
             self._bytes_limit, self._draining = bytes_limit, self._draining or draining
-            if lowered or draining:
-                self._stir()
+            if lowered or draining or self._told:
+                self._stir(soon=False)
             elif self._asked:  # a wait for messages under way goes on: the first one ends it
-                self._stir(recalls=False)
+                self._stir(recalls=False, soon=False)
 
-    def say(self, said: Callable[[], None]) -> None:
-        """A settlement, carried out by a turn."""
+    def say(self, said: Callable[[], None], *, light: int = 0, wants: bool = False) -> None:
+        """Settlements, carried out by a turn. `light`: so many, all of which only say done or
+        release; 0: they may be anything. `wants`: `want` follows at once, and begins the turn."""
         with self._changed:
-            self._says.append(said)
-            self._stir()
+            self._keep(said, light)
+            if not wants:
+                self._stir()
+
+    def _keep(self, said: Callable[[], None], light: int = 0) -> None:
+        self._says.append(said)
+        self._light = self._light + light if light and self._light >= 0 else -1
 
     def afterwards(self, then: Callable[[], None]) -> None:
         """Called by a turn when all that was said before is on the disk."""
@@ -119,7 +132,7 @@ class Taker(ReaderTurns):
             if self._ended:
                 raise ConnectionClosed(name=self.queue)
             self._calls.append(Call(carried, waiter))
-            self._says.append(self._carry_out)
+            self._keep(self._carry_out)
             self._stir()
         found: T = await waiter.result()
         return found
@@ -193,7 +206,7 @@ class Taker(ReaderTurns):
             self._collect(reader, now=now)
             return After.ANOTHER
         with self._changed:
-            says, self._says = self._says, []
+            says, self._says, self._light = self._says, [], 0
             thens, self._thens = self._thens, []
             closing = self._closing
         if says:
@@ -207,6 +220,61 @@ class Taker(ReaderTurns):
         if not self._take(reader) and says:
             reader.prompt()
         return After.ANOTHER
+
+    @property
+    def _quick(self) -> bool:
+        return not (self._native is None or self._apart or self._thens or self._closing
+                    or self._draining or self._light < 0)
+
+    def _step_here(self) -> bool:
+        """It settles and asks for a few messages, or hands on those that came. Who wants more,
+        drains, ends or confirms needs a thread."""
+        reader = self._native
+        assert reader is not None
+        if self._parked:
+            return self._collect_here(reader)
+        with self._changed:
+            says, count = self._says, self._left
+            if (not self._quick or self._found or self._pouring or not 0 < count <= HERE_MAX
+                    or not self._room or not parking.carries(reader, self._light)):
+                return False
+            self._says, self._light = [], 0
+            self._recalled = False
+            self._park(count)
+        self._carry(reader, says)
+        if not self._parks % HEARS:
+            parking.hear(reader)
+        descriptor = parking.begin(reader, count)
+        with self._changed:
+            if descriptor < 0:
+                self._rung = True
+                return False
+            self._park_here(descriptor)
+        return True
+
+    def _collect_here(self, reader: Reader) -> bool:
+        with self._changed:
+            if self._told or self._recalled or not parking.is_there(reader):
+                return False
+            self._rung = self._parked = False
+        found = parking.finish(reader)
+        assert found is not None
+        self._found.extend(found)
+        if not self._room or not all(
+                parking.at_hand(reader, each, HERE_BYTES) for each in found):
+            return False
+        left, limit = self._parked_at
+        self._hand_over(left - len(found), limit, draining=False, tell=_at_once)
+        with self._changed:
+            self._running = False
+            if self._told or self._asked:
+                self._go(soon=False)
+        return True
+
+    def _park(self, left: int) -> None:
+        """`_changed` is held: a request for so many is to be under way."""
+        self._parked, self._parked_at = True, (left, self._limit)
+        self._parks += 1
 
     def _carry(self, reader: Reader, says: list[Callable[[], None]]) -> None:
         """They travel with the request for more, which follows; or `_step` looks to them."""
@@ -227,8 +295,7 @@ class Taker(ReaderTurns):
             parks = count > 0 and not draining and not self._apart
             self._taking = count > 0 and not parks
             if parks:
-                self._parked, self._parked_at = True, (left, limit)
-                self._parks += 1
+                self._park(left)
         if parks:
             parking.hear(reader)
             if parking.begin(reader, count) < 0 or (
@@ -253,7 +320,8 @@ class Taker(ReaderTurns):
             self._found.extend(found)
             self._hand_over(left - len(found), limit, draining=False)
 
-    def _hand_over(self, left: int, limit: int, *, draining: bool) -> None:
+    def _hand_over(self, left: int, limit: int, *, draining: bool,
+                   tell: Callable[[Callable[[], None]], None] | None = None) -> None:
         """`left` of `limit` were wanted and are not there. Who wanted more meanwhile, of those
         that are there now, is not told that this was all: it is looked for once more."""
         given: list[TakenMessage] = []
@@ -270,7 +338,7 @@ class Taker(ReaderTurns):
                 drained = self._limit <= limit
                 self._draining = not drained
         if given or drained:
-            self._tell(lambda: self._ear.took(given, drained=drained))
+            (tell or self._tell)(lambda: self._ear.took(given, drained=drained))
 
     def _given(self, message: Message) -> TakenMessage | None:
         """None: it cannot be read; that is its own failure, it comes to POISON with the reason."""
@@ -299,3 +367,7 @@ class Taker(ReaderTurns):
         if data is None:
             self._pouring = None
         return TakenMessage(message, data or b"", begins=False, ends=data is None)
+
+
+def _at_once(what: Callable[[], None]) -> None:
+    what()

@@ -17,7 +17,7 @@ from omq.amqp.links import Sender
 from omq.amqp.states import ACCEPTED_STATE
 from omq.base.errors import LeaseLost, OmqError
 from omq.services.amqp.browser import Browser
-from omq.services.amqp.outcomes import Say, in_transaction
+from omq.services.amqp.outcomes import LIGHT, Say, in_transaction
 from omq.services.amqp.taker import TakenMessage, Taker
 from omq.services.amqp.transactions import Taken, state_of
 from omq.services.amqp.untranslatable import Untranslatable
@@ -105,12 +105,14 @@ class Enrolling:
         if given.native is not None:
             self._says.append((given.native, say))
 
-    def _carry_out(self) -> None:
-        """What was said, in its order, by one turn."""
+    def _carry_out(self, *, wants: bool = False) -> None:
+        """What was said, in its order, by one turn; `wants`: as Taker.say has it."""
         says = self._says
         if says and self._taker is not None:
             self._says = []
-            self._taker.say(partial(_carried, says))
+            light = all(say in LIGHT for _, say in says)
+            self._taker.say(partial(_carried, says), light=len(says) if light else 0,
+                            wants=wants)
 
 
 def _carried(says: list[tuple[Message, Say]]) -> None:

@@ -11,6 +11,7 @@ from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError
 from omq.base.settings import Settings
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
+from omq.services.amqp.outcomes import LIGHT
 from omq.services.amqp.taker import Ear, TakenMessage, Taker
 from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.amqp.untranslatable import UNREADABLE
@@ -49,7 +50,7 @@ class ContentTaker(Taker):
                 with suppress(LeaseLost):  # the manager took it back: it comes again, flagged
                     say(given.native)
 
-        self.say(carried)
+        self.say(carried, light=len(some) if say in LIGHT else 0)
 
     def _given(self, message: Message) -> TakenMessage | None:
         """None: it cannot be read; that is its own failure."""
