@@ -4,7 +4,7 @@ before, with KEYS messages waiting, each of a key of its own.
 
     python -m tests.bench.limit_cost [GROUPS]
 
-One line a queue: without limits, with `in_work_max` alone, and with `key_in_work_max = 1` and fair
+One line a queue: without limits, with `in_work_max` or a rate alone, and with `key_in_work_max = 1` and fair
 turns by a property, and by the group id. Processor microseconds a message: median, lower quartile;
 and the rate of messages beside that of the queue without limits.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from omq.base.paths import SpoolPaths
+from omq.base.rates import Rate
 from omq.core.engine.limit_rules import LimitRules
 from omq.format.wire import Operation
 from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
@@ -31,6 +32,7 @@ SIZE: Final = 100
 BY_PROPERTY: Final = LimitRules(by="property:tenant", key_in_work_max=1, fair=True, keys_max=KEYS)
 QUEUES: Final = {
     "no limits": None, "in_work_max": LimitRules(in_work_max=1000),
+    "rate": LimitRules(rate=Rate(1, 1_000_000)),
     "keys, property": BY_PROPERTY, "keys, group": replace(BY_PROPERTY, by="group")}
 
 

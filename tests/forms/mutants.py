@@ -26,7 +26,7 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "7 numbered", "8 numbered", "11 numbered",
                 "14 numbered", "1 refused", "2 refused", "3 back refused", "1 members", "3 members",
                 "5 fuzz members", "6 fuzz members", "2 members quiet", "1 barriers", "2 barriers",
-                "2 keyed back", "1 quiet bounds")
+                "2 keyed back", "1 quiet bounds", "1 quiet limited", "4 quiet limited")
 OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 
@@ -497,7 +497,19 @@ MUTANTS: Final = (
             "        self._c.r_response[session.party.slot] = now\n\n    def announce",
             "self._c.r_response[session.party.slot] = now\n\n    def announce"),
     _mutant("what has a rate is plain", "limited_keys",
-            "rules.rate is None and rules.key_rate is None", "True"),
+            "rules.key_rate is None, rules", "True, rules"),
+    _mutant("tokens are not spent", "limited_keys",
+            "            self._limits.spent(count, self._core.mono_ns)\n", "            pass\n"),
+    _mutant("tokens are not asked for", "limited_keys",
+            "        if self._rated:\n            may =", "        if False:\n            may ="),
+    _mutant("a token that comes wakes nobody", "group_commit",
+            "        self._due = min(self._due, self.path.next_token())\n", ""),
+    _mutant("who spends the last token waits for others", "give",
+            "                self._limits.await_token(queue)\n            ready =",
+            "            ready ="),
+    _mutant("who comes to a queue without tokens waits for others", "give",
+            "                self._limits.await_token(queue)\n            line =",
+            "                pass\n            line ="),
     _mutant("limits are those of before", "limited_keys",
             "limits is not self._limits or rules is not self._rules",
             "limits is not self._limits"),

@@ -10,7 +10,7 @@ import pytest
 from omq.base import form
 from tests.forms.running import Run, begin, end, parting
 
-GROUPS, QUIET_GROUPS = 600, 1300
+GROUPS, QUIET_GROUPS = 600, 1100
 FORMS = (form.OFF, form.INTERPRETED, form.COMPILED)
 
 
@@ -36,8 +36,9 @@ def compared(folder: Path, groups: int, *arguments: str) -> dict[str, Run]:
     ("1", (), 0.2),  # mostly what is plain
     ("2", (), 0.15),  # all kinds
     ("5", ("fuzz",), 0.05),  # mutilated requests and channels
-    ("7", ("limited",), 0.05),  # queues with limits of work, by rates too: the engine's
-    ("7", ("keyed",), 0.15),  # and without, which are plain
+    ("7", ("limited",), 0.15),  # queues with limits of work, by rates too
+    ("4", ("quiet", "limited"), 0.4),  # where a token is what comes next
+    ("7", ("keyed",), 0.15),  # without rates
     ("8", ("numbered",), 0.15),  # groups with numbers, and readers that want whole ones
     ("7", ("keyed", "back"), 0.15),  # of which many fail, come back or are in doubt
     ("1", ("refused",), 0.1),  # units that ask for what they may not have

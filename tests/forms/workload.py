@@ -8,7 +8,7 @@ The form is chosen by OMQ_FAST. Two forms that do the same print the same lines;
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
 requests, few of them, so that most turns are plain ones and only a deadline makes a full one: the
 end of a wait, of a lease, or of a message's time, a look at a note, a deferral. `limited`: queues
-have limits of work, some by rates; `keyed`: none by rates, so that most of it is plain. Limits
+have limits of work, some by rates; `keyed`: none by rates, and few odd requests. Limits
 change, and keys are paused, while it runs. `back`: many messages fail and come back soon, and what
 has the key of a message in doubt is held. `numbered`: most members of groups have numbers, many
 groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has

@@ -1,5 +1,5 @@
-"""Hand-outs to waiting readers, where a queue has no suspect message, no rate, and no message next
-in its return lane that must be handed out alone. As Engine.wait, Engine.dispatch and
+"""Hand-outs to waiting readers, where a queue has no suspect message, no rate of its keys, and no
+message next in its return lane that must be handed out alone. As Engine.wait, Engine.dispatch and
 core.engine.gives. The engine serves every other queue when its turn comes: the order of queues is
 the order of frames.
 """
@@ -121,6 +121,8 @@ class Gives:
                 plain = False
         runnable, core.runnable = core.runnable, set()
         for queue in sorted(runnable) if len(runnable) > 1 else runnable:
+            if c.q_flags[queue] & _LIMITED:
+                self._limits.await_token(queue)
             line = engine.waiters.get(queue)
             if not line or c.q_flags[queue] & _SUSPENDED:
                 continue
@@ -171,6 +173,9 @@ class Gives:
             waiter.waiting = False
             given.append((waiter, entries))
             c.counters[_GIVES] += share
+            if c.q_flags[queue] & _LIMITED:
+                self._limits.spent(queue, share)
+                self._limits.await_token(queue)
             ready = self._ready(queue)
         return True
 

@@ -103,6 +103,7 @@ class Turn:
         leases = core.leases  # they begin with hand-outs, of which some are the engine's
         if leases:
             self._due = min(self._due, leases[0][0])
+        self._due = min(self._due, self.path.next_token())
         if block.count:  # behind an error inside a request, as of a new journal file, it writes not
             self._journal.write(0)
         else:

@@ -20,9 +20,9 @@ cdef class Keys:
     cdef list _of, _held, _fresh
     cdef unsigned long long[::1] _names, _marks
     cdef bytes _property
-    cdef long long _floor
+    cdef long long _floor, _soonest
     cdef Py_ssize_t _most, _key_most, _number, _asked, _came
-    cdef bint _flat, _fair, _made, _by_group
+    cdef bint _flat, _fair, _made, _by_group, _rated
     cdef bint flat(self, Py_ssize_t queue) except -1
     cdef int forget(self) except -1
     cdef int _open(self, object limits, object rules) except -1
@@ -32,6 +32,9 @@ cdef class Keys:
                   Py_ssize_t place) except -1
     cdef int enter(self, Py_ssize_t entry, Py_ssize_t queue) except -1
     cdef Py_ssize_t ready(self, Py_ssize_t queue, Py_ssize_t there) except -1
+    cdef int spent(self, Py_ssize_t queue, Py_ssize_t count) except -1
+    cdef int await_token(self, Py_ssize_t queue) except -1
+    cdef long long soonest(self) except? -1
     cdef Py_ssize_t next(self) except? -1
     cdef int take(self, Py_ssize_t entry) except -1
     cdef int taken(self) except -1

@@ -1,10 +1,11 @@
-"""Queues with limits of work (core.engine.limits) that do not depend on time: how many messages of
-the queue and of each key may be processed at once, pauses, turns. As core.engine.limited and
-core.engine.key_turns.
+"""Queues with limits of work (core.engine.limits): how many messages of the queue and of each key
+may be processed at once, how many of the queue are handed out in a time, pauses, turns. As
+core.engine.limited and core.engine.key_turns.
 
 Keys, their lines and the ring are the engine's own, so it and this module may alternate freely.
-Queues with a rate are the engine's: the next token is a deadline. Without fair turns the order of
-keys is a heap of the engine's, asked key by key.
+Queues with a rate for each key are the engine's: the next token of each is a deadline. That of a
+queue is one number, which a turn looks at behind its hand-outs (`soonest`). Without fair turns the
+order of keys is a heap of the engine's, asked key by key.
 
 `flat` says whether a queue is of these; `next` and `take` are about what it was asked of last.
 """
@@ -71,7 +72,8 @@ class Keys:
         self._kept = none  # that of the entry that enters next, which has left this moment
         self._floor = 0
         self._most, self._key_most, self._number, self._asked = 0, 0, 0, -1
-        self._flat = self._fair = self._made = self._by_group = False
+        self._flat = self._fair = self._made = self._by_group = self._rated = False
+        self._soonest = NEVER  # when a token may bring something, since somebody asked
 
     def flat(self, queue: cython.Py_ssize_t) -> cython.bint:
         """Are the limits of this queue, which has some, such as this module knows?"""
@@ -93,7 +95,7 @@ class Keys:
         self._asked = -1
         self._limits, self._rules, self._turns = limits, rules, limits.turns
         self._number = limits.number
-        self._flat = rules.rate is None and rules.key_rate is None
+        self._flat, self._rated = rules.key_rate is None, rules.rate is not None
         self._most, self._key_most = rules.in_work_max, rules.key_in_work_max
         self._fair, self._by_group = rules.fair, rules.by_group
         self._property = rules.property_name.encode()
@@ -168,7 +170,9 @@ class Keys:
         several: cython.Py_ssize_t
         keys: cython.Py_ssize_t
         self.flat(queue)
-        if self._most:
+        if self._rated:
+            may = self._limits.places(self._core.mono_ns)
+        elif self._most:
             may = self._most
             may -= c.q_active[queue]
         may = min(may, there)
@@ -185,6 +189,25 @@ class Keys:
         if held != (c.q_flags[queue] & _AT_LIMIT != 0):
             c.q_flags[queue] ^= _AT_LIMIT
         return max(0, may)
+
+    def spent(self, queue: cython.Py_ssize_t, count: cython.Py_ssize_t) -> None:
+        """So many of a queue with limits were handed out."""
+        self.flat(queue)
+        if self._rated:
+            self._limits.spent(count, self._core.mono_ns)
+
+    def await_token(self, queue: cython.Py_ssize_t) -> None:
+        """Messages have come to a queue with limits, or were handed out: note when the next token
+        comes, if none is there."""
+        if self.flat(queue) and self._rated:
+            due: cython.longlong = self._limits.due(self._core.mono_ns)
+            self._soonest = min(self._soonest, due)
+
+    def soonest(self) -> cython.longlong:
+        """When a token may bring somebody something, of what was noted since this was asked."""
+        found: cython.longlong = self._soonest
+        self._soonest = _NEVER
+        return found
 
     def next(self) -> cython.Py_ssize_t:
         """As Turns.next: the entry that goes next; -1: none may."""

@@ -44,6 +44,7 @@ cdef class Path:
                              ) except -1
     cpdef bint dispatch(self, list given) except -1
     cdef long long soonest(self) except? -1
+    cdef long long next_token(self) except? -1
     cpdef int answer(self, list answered, unsigned long long lsn) except -1
     cpdef int give(self, object session, object waiter, list entries, unsigned long long lsn
                    ) except -1

@@ -195,6 +195,10 @@ class Path:
         handed out by the engine."""
         return self._gives.dispatch(given)
 
+    def next_token(self) -> cython.longlong:
+        """As Keys.soonest."""
+        return self._keys.soonest()
+
     def soonest(self) -> cython.longlong:
         """As Gives.soonest."""
         return self._gives.soonest()

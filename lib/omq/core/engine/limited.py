@@ -99,8 +99,7 @@ def wake(core: Core) -> None:
     now = core.mono_ns
     for limits in core.limits.queues.values():
         woken = limits.turns is not None and limits.turns.wake(now)
-        if woken or (limits.rules.rate is not None and core.t.q_ready[limits.number]
-                     and limits.places(now)):
+        if limits.has_again(now) or woken:
             opened(core, limits)
 
 

@@ -53,6 +53,7 @@ class QueueLimits:
             key_floor = buckets.empty(rules.key_rate, floor)
         self.turns = Turns(t, number, rules, key_floor, make) if rules.keyed else None
         self.refused: dict[int, None] = {}  # entries that a reader chose, and that may not go now
+        self.dry = False  # somebody asked, and there was no token
 
     def places(self, now: int, more: int = 0) -> int:
         """How many the queue as a whole may hand out now; `more`: are in work, and not counted."""
@@ -60,8 +61,18 @@ class QueueLimits:
         if rules.in_work_max:
             most = rules.in_work_max - self._t.q_active[self.number] - more
         if rules.rate is not None:
-            most = min(most, buckets.tokens(rules.rate, self.full, now))
+            tokens = buckets.tokens(rules.rate, self.full, now)
+            self.dry = self.dry or tokens <= 0
+            most = min(most, tokens)
         return max(0, most)
+
+    def has_again(self, now: int) -> bool:
+        """Whether there is a token where somebody found none."""
+        rate = self.rules.rate
+        if not self.dry or rate is None or buckets.tokens(rate, self.full, now) <= 0:
+            return False
+        self.dry = False
+        return True
 
     def spent(self, count: int, now: int) -> None:
         """So many were handed out."""

@@ -22,7 +22,7 @@ from typing import Final
 from omq.base.errors import BodyDamaged, ReaderClosed
 from omq.fast.handed_messages import Extent
 from omq.format.message import ids_of
-from omq.format.wire import GivenFlag
+from omq.format.wire import SETTLE, GivenFlag
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
@@ -55,7 +55,9 @@ def begin(reader: Reader, want: int) -> int:
 def carries(reader: Reader, settlements: int) -> bool:
     """Whether so many more settlements without a reason travel with the next request: all that is
     recorded is little enough for it and for the note."""
-    return len(reader._records) + settlements <= _CARRIED_MAX and not reader._text_bytes
+    count = len(reader._records) + settlements
+    return (count <= _CARRIED_MAX and count * SETTLE.size <= reader._link.room
+            and not reader._text_bytes)
 
 
 def is_there(reader: Reader) -> bool:
