@@ -4,9 +4,9 @@ before, with KEYS messages waiting, each of a key of its own.
 
     python -m tests.bench.limit_cost [GROUPS]
 
-One line a queue: without limits, with `in_work_max` or a rate alone, and with `key_in_work_max = 1` and fair
-turns by a property, and by the group id. Processor microseconds a message: median, lower quartile;
-and the rate of messages beside that of the queue without limits.
+One line a queue: without limits, with `in_work_max` or a rate alone, and with `key_in_work_max = 1`
+and fair turns by a property, and by the group id. Processor microseconds a message: median, lower
+quartile; and the rate of messages beside that of the queue without limits.
 """
 
 from __future__ import annotations
