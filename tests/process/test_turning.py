@@ -174,9 +174,7 @@ def on(request: pytest.FixtureRequest) -> Iterator[None]:
 
 async def at_rest(taker: Taker) -> None:
     """No thread has a turn."""
-    async with asyncio.timeout(WAIT_S):
-        while taker._running:
-            await asyncio.sleep(0)
+    await asyncio.to_thread(until, lambda: not taker._running)
 
 
 async def next_one(taker: Taker, ear: Ear) -> Any:
