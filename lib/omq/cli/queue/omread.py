@@ -388,10 +388,10 @@ def _parser() -> argparse.ArgumentParser:
     add_json(parser)
     add_url(parser)
     group = parser.add_argument_group(
-        "command", "It has the body as its standard input, and in its environment OMQ_MESSAGE_ID, "
-        "OMQ_QPOOL_ID, OMQ_QUEUE, OMQ_PRIORITY, OMQ_ATTEMPTS, OMQ_DEFERS, OMQ_REDELIVERED, "
-        "OMQ_CORRELATION_ID (hexadecimal), OMQ_REPLY_TO, OMQ_GROUP_ID and OMQ_PROPERTY_NAME for "
-        "each property. Exit code 0: done; 75: later; else: failed")
+        "command", "COMMAND has the body as its standard input, and in its environment "
+        "OMQ_MESSAGE_ID, OMQ_QPOOL_ID, OMQ_QUEUE, OMQ_PRIORITY, OMQ_ATTEMPTS, OMQ_DEFERS, "
+        "OMQ_REDELIVERED, OMQ_CORRELATION_ID (hexadecimal), OMQ_REPLY_TO, OMQ_GROUP_ID "
+        "and OMQ_PROPERTY_NAME for each property. Exit code 0: done; 75: later; else: failed")
     group.add_argument("--defer-s", metavar="S", type=seconds, default=DEFER_S,
                        help=f"pause after exit code 75 (default {DEFER_S:g})")
     group.add_argument("--command-timeout-s", metavar="S", type=seconds,
