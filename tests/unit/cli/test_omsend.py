@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_one_key_is_for_one_message(run: Run, manager: FakeConnection,
                                     capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ORDERS", "a", "b", "--unique-key", "once") == 64
     assert not manager.puts and "one key is for one message" in capsys.readouterr().err
+
+
+def test_a_property_in_json_keeps_its_type(run: Run, manager: FakeConnection) -> None:
+    assert run("ORDERS", "--json-property", "n=42", "--json-property", "x=1.5",
+               "--json-property", "yes=true", "--json-property", 't="a=b"', "--property", "p=42"
+               ) == 0
+    said = manager.puts[0]["properties"]
+    assert json.loads(said.pop("amqp.types")) == {"n": "long", "x": "double", "yes": "boolean"}
+    assert said == {"n": "42", "x": "1.5", "yes": "true", "t": "a=b", "p": "42"}
+
+
+@pytest.mark.parametrize("word", ["n=forty", "n=[1]", "n=null", "n=NaN", "n=", "n"])
+def test_what_is_no_value_of_json_is_refused(run: Run, manager: FakeConnection, word: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ORDERS", "--json-property", word) == Exit.DATA
+    assert not manager.puts and "property 'n'" in capsys.readouterr().err
 
 
 def test_files_of_a_group_are_numbered_on(run: Run, manager: FakeConnection, tmp_path: Path

@@ -15,6 +15,7 @@ anything is put; else those of the client library.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import stat
 import sys
@@ -166,7 +167,7 @@ def _outline(options: argparse.Namespace) -> omq.Outgoing:
     found = omq.Outgoing(
         queues=tuple(check_queue_name(name) for name in options.words[0].split(",")),
         priority=options.priority,
-        properties=_properties(options.property),
+        properties=_properties(options),
         persistent=options.persistent,
         correlation_id=_identifier(options.correlation_id, "correlation"),
         expiry_s=options.expiry,
@@ -205,7 +206,7 @@ def _mail(options: argparse.Namespace, settings: Settings) -> omq.Outgoing:
         queues=(ROUTER,),
         priority=mail.priority if options.priority is None else options.priority,
         persistent=True,
-        properties=_properties(options.property) | mail.envelope.properties(),
+        properties=_properties(options) | mail.envelope.properties(),
         correlation_id=_identifier(options.correlation_id, "correlation"),
         delay_s=options.defer,
     )
@@ -240,7 +241,26 @@ def _bounded(stream: BinaryIO, limit: int, queue: str) -> bytes:
     return data
 
 
-def _properties(words: list[str]) -> dict[str, str]:
+def _properties(options: argparse.Namespace) -> dict[str, Any]:
+    """Those of --property, texts, and those of --json-property, as JSON has them."""
+    found: dict[str, Any] = _texts(options.property)
+    for name, text in _texts(options.json_property).items():
+        try:
+            value = json.loads(text, parse_constant=_no_number)
+        except ValueError as error:
+            raise BadProperty(name=name, rule=f"a value in JSON, which {text[:40]!r} is not: "
+                              f"{error}") from error
+        if not isinstance(value, str | int | float):
+            raise BadProperty(name=name, rule="a text, a number, true or false")
+        found[name] = value
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _texts(words: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -313,7 +333,10 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--priority", metavar="P", type=parse_priority,
                        help="0 to 9 (first), or urgent (7), normal (4), low (1)")
     group.add_argument("--property", metavar="NAME=VALUE", action="append", default=[],
-                       help="may be given several times")
+                       help="a text; may be given several times")
+    group.add_argument("--json-property", metavar="NAME=JSON", action="append", default=[],
+                       help="a number, true, false or a text, as JSON writes it: readers get"
+                       " it with that type")  # fmt: skip
     group.add_argument("--persistent", action="store_true", default=None,
                        help="survives every crash, whatever the queue's default is")
     group.add_argument("--non-persistent", dest="persistent", action="store_false",
