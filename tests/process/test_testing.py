@@ -142,6 +142,13 @@ def test_a_program_of_omq_has_the_same_clock(live: LiveInstance, tmp_path: Path)
     assert [each.body for each in live.drain("A")] == [b"from a command"]
 
 
+def test_what_is_prepared_and_does_not_exist_is_told_when_it_starts(live: LiveInstance) -> None:
+    live._world.prepare("omread", "absent")
+    assert live.run("absent").wait() == 70
+    assert "absent" in live._world.said()
+    assert live.run("omread", "--version").wait() == 0
+
+
 def test_a_configuration_that_is_wrong_says_where(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/queues.conf").write_text("[ORDERS]\nattempts_max = none\n")
