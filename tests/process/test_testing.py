@@ -23,6 +23,8 @@ from tests.tidy.tree import ROOT
 
 EXAMPLE = ROOT / "examples/testing"
 END_S = 300
+NO_HOME = "/proc/self"
+"""Nobody makes a file there, root neither."""
 
 
 @pytest.fixture
@@ -43,8 +45,8 @@ def test_the_example_runs(tmp_path: Path, words: tuple[str, ...]) -> None:
     with ipc_space() as space:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=folder,
-            env={**os.environ, "TMPDIR": str(place)}, capture_output=True, text=True,
-            timeout=END_S, check=False)
+            env={**os.environ, "TMPDIR": str(place), "HOME": NO_HOME}, capture_output=True,
+            text=True, timeout=END_S, check=False)
         assert not space.own or not space.objects()
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
     assert list(place.glob("omq-test-*")) == []
