@@ -132,7 +132,7 @@ def one_round(system: System, place: Path, jobs: int) -> tuple[Figure, ...]:
             _put(client, 1, 1)
             _counted(place, marks[0], worker)
             freeze_all(worker.pids())
-            found = []
+            found: list[Figure] = []
             for batch in (1, AT_ONCE):
                 with _cost(jobs, lambda: [client.pid, *peer.pids()], found):
                     _put(client, jobs, batch)
