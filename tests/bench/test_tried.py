@@ -25,10 +25,17 @@ def _redis() -> bool:
     return True
 
 
+def _there(library: str) -> bool:
+    if library == "bullmq":
+        return (software.HOME / "node/node_modules/bullmq").is_dir() and _redis()
+    return importlib.util.find_spec(library) is not None and (library != "rq" or _redis())
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_it_does(library: str) -> None:
-    if importlib.util.find_spec(library) is None or (library == "rq" and not _redis()):
-        pytest.skip("the extra `peers` is not installed (make setup-peers)")
+    if not _there(library):
+        pytest.skip("the extra `peers` is not installed (make setup-peers; for BullMQ also npm "
+                    "install --prefix build/peers/node bullmq ioredis)")
     done = subprocess.run([sys.executable, "-m", "tests.bench.tasks.tried.trials", library],
                           cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,5 @@
-"""Clients that come again: a server that stops and starts, and a link that would be resumed."""
+"""Clients that come again: a server that stops and starts, a link that would be resumed, and one
+that an operator has closed."""
 
 from __future__ import annotations
 
@@ -9,14 +10,19 @@ from typing import Any
 
 import pytest
 
+from omq.base.errors import LinkUnknown
+from omq.cli.operate import connections
+from omq.services.daemon.options import Location
 from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world, needs_proton
 from tests.process.processes import Child, start
 from tests.waiting import until
 
 needs_proton()
 
+from proton import Message  # noqa: E402
 from proton.handlers import MessagingHandler  # noqa: E402
 from proton.reactor import Container  # noqa: E402
+from proton.utils import BlockingConnection, LinkDetached  # noqa: E402
 
 from tests.process.amqp_frames import (  # noqa: E402
     FALSE,
@@ -108,3 +114,35 @@ def test_a_link_that_would_be_resumed_is_a_new_one(world: AmqpWorld) -> None:
     assert ACCEPTED in heard, heard
     assert unsettled not in heard
     assert len(world.left("A")) == 1
+
+
+def test_an_operator_closes_one_link(world: AmqpWorld) -> None:
+    """What it held goes back untouched, the other links of the connection go on, and its client may
+    attach one of the same name."""
+    location = Location(None, world.paths, world.conf)
+    line = BlockingConnection(world.url, timeout=WAIT_S)
+    try:
+        puts = line.create_sender("A", name="puts")
+        takes = line.create_receiver("A", name="takes", credit=2)
+        for number in range(3):
+            puts.send(Message(str(number)))
+        assert takes.receive().body == "0"
+        (told,) = connections.listed(location)["told"]
+        assert [(each["name"], each["way"]) for each in told["links"]] == [
+            ("puts", "puts"), ("takes", "takes")]
+        number = told["connection"]
+        with pytest.raises(LinkUnknown, match=r"connection .* has no link 'others' any more"):
+            connections.close(location, number, "test", "it", by="alice", link="others")
+        connections.close(location, number, "test", "too slow", by="alice", link="takes")
+        with pytest.raises(LinkDetached, match="an operator closed this link: too slow"):
+            while True:
+                takes.receive()
+        puts.send(Message("3"))
+        again = line.create_receiver("A", name="takes", credit=1)
+        assert [again.receive().body, again.accept()] == ["0", None]
+        (event,) = world.events(1580)
+        assert (event["link"], event["by"]) == ("takes", "alice")
+    finally:
+        line.close()
+    left = world.left("A")
+    assert len(left) == 3 and not any(each.attempts for each in left)

@@ -12,6 +12,8 @@ import pytest
 import omq
 from omq import codec
 from omq.base.errors import BadArgument
+from omq.tasks.natives import Natives
+from omq.tasks.results import Results
 from omq.tasks.task import Again, Aside, Drop, Later, task
 from omq.testing.instance import LiveInstance
 from tests.process.ipc_space import ipc_space
@@ -95,6 +97,31 @@ def test_a_result_is_waited_for(live: LiveInstance, tmp_path: Path) -> None:
     live.queues.alter("A", get="allowed")
     live.pass_time(1)
     assert live.drain("A") == live.drain("REPLIES") == []  # the question has expired
+
+
+def test_a_result_that_nobody_fetches_expires(live: LiveInstance) -> None:
+    """An answer is there for its questioner alone and for the question's time; what a backend of
+    Celery or dramatiq keeps is there until its own expiry. Neither stays for ever."""
+    natives = Natives(f"omq://{live.spool}", "test", WAIT_S)
+    results = Results(natives, "RESULTS")
+    results.set("kept", b"7", 3600.0)
+    results.set("for ever", b"8", None)
+    with live.connect() as c:
+        c.put("A", b"1", reply_to="REPLIES", expiry_s=3600.0)
+    assert [each.error for each in live.drain("A", task(reply=True)(lambda _: 7))] == [""]
+    assert depths(live) == {"RESULTS": 2, "REPLIES": 1}
+    live.pass_time(3599)
+    assert depths(live) == {"RESULTS": 2, "REPLIES": 1}
+    live.pass_time(2)
+    assert depths(live) == {"RESULTS": 1}
+    assert (results.get("kept"), results.get("for ever")) == (None, b"8")
+    results.close()
+    natives.close()
+
+
+def depths(live: LiveInstance) -> dict[str, int]:
+    return {each.name: each.messages for each in live.queues.list()
+            if each.messages and each.kind == "local" and each.name != "IDEL"}
 
 
 def test_errors_by_class(live: LiveInstance) -> None:

@@ -23,6 +23,8 @@ from tests.tidy.tree import ROOT
 
 EXAMPLE = ROOT / "examples/testing"
 END_S = 300
+NO_HOME = "/proc/self"
+"""Nobody makes a file there, root neither."""
 
 
 @pytest.fixture
@@ -43,8 +45,8 @@ def test_the_example_runs(tmp_path: Path, words: tuple[str, ...]) -> None:
     with ipc_space() as space:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=folder,
-            env={**os.environ, "TMPDIR": str(place)}, capture_output=True, text=True,
-            timeout=END_S, check=False)
+            env={**os.environ, "TMPDIR": str(place), "HOME": NO_HOME}, capture_output=True,
+            text=True, timeout=END_S, check=False)
         assert not space.own or not space.objects()
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
     assert list(place.glob("omq-test-*")) == []
@@ -140,6 +142,13 @@ def test_a_program_of_omq_has_the_same_clock(live: LiveInstance, tmp_path: Path)
         assert sent.wait() == 0
     live.pass_time(61)
     assert [each.body for each in live.drain("A")] == [b"from a command"]
+
+
+def test_what_is_prepared_and_does_not_exist_is_told_when_it_starts(live: LiveInstance) -> None:
+    live._world.prepare("omread", "absent")
+    assert live.run("absent").wait() == 70
+    assert "absent" in live._world.said()
+    assert live.run("omread", "--version").wait() == 0
 
 
 def test_a_configuration_that_is_wrong_says_where(tmp_path: Path) -> None:

@@ -123,6 +123,19 @@ def test_connections_are_shown_and_one_is_closed(web: Web) -> None:
 
         path = f"connections/{takes['connection']}/close"
         assert ask(web, WATCHER, "POST", path, {"reason": "x"}).status == 403
+        assert ask(web, ADMIN, "POST", path, {"reason": "x", "link": None}).status == 400
+        assert ask(web, ADMIN, "POST", path, {"reason": "x", "link": "none"}).status == 404
+        assert ask(web, ADMIN, "POST", path, {"reason": "too many", "link": link["name"]}
+                   ).status == 204, "the channel, and not the connection"
+        with pytest.raises(amqp.PreconditionFailed, match=r"an operator closed .*: too many"):
+            while True:
+                second.drain_events(timeout=WAIT_S)
+        until(lambda: web.instance.on("C") != [])
+        assert not ask(web, WATCHER, "GET", "connections").json["connections"][-1]["links"]
+        again = second.channel()
+        again.basic_consume("C", callback=lambda message: got.append(message.body))
+        while len(got) < 10:
+            second.drain_events(timeout=WAIT_S)
         assert ask(web, ADMIN, "POST", path, {}).status == 400, "a reason is asked for"
         assert ask(web, ADMIN, "POST", path, {"reason": "it eats all"}).status == 204
         with pytest.raises(amqp.ConnectionForced, match=r"an operator closed .*: it eats all"):
@@ -132,15 +145,23 @@ def test_connections_are_shown_and_one_is_closed(web: Web) -> None:
         assert ask(web, ADMIN, "POST", path, {"reason": "again"}).status == 404
         log = [json.loads(line) for line in
                web.instance.paths.event_log.read_text().splitlines()]
-        assert [each["by"] for each in log if each["event"] == 1580] == ["games by token admin"]
+        assert [(each["by"], "link" in each) for each in log if each["event"] == 1580] == [
+            ("games by token admin", True), ("games by token admin", False)]
         assert [each["reason"] for each in log if each["event"] == 1251
-                and "close connection" in each["command"]] == ["it eats all"]
+                and "close connection" in each["command"]] == ["too many", "it eats all"]
 
         page = web.browser("daemon").get("/connections")
         assert "py-amqp" in page.text and f"connection {puts['connection']}" in page.text
+        assert "Close link channel 1 of connection" in page.text
         assert "Close connection" not in web.browser("bin").get("/connections").text
         told = web.instance.run("omq connections", "--links")
         assert told.code == 0 and "nobody" in told.out and "puts" in told.out
+        number = str(puts["connection"])
+        assert web.instance.run("omq connections", "--link", "channel 1").code == 64
+        told = web.instance.run("omq connections", "close", number, "--link", "channel 9")
+        assert told.code == 66 and f"connection {number} has no link 'channel 9'" in told.err
+        told = web.instance.run("omq connections", "close", number, "--link", "channel 1")
+        assert (told.code, told.out) == (0, f"connection {number}, link channel 1 is closed\n")
         told = web.instance.run("omq connections", "close", str(puts["connection"]))
         assert told.code == 0
         with pytest.raises(amqp.ConnectionForced):

@@ -143,13 +143,33 @@ def test_sendmail_is_ours_when_it_is_asked_for(box: Box) -> None:
     box.sh(f"rm -f {names}")  # what was unpacked on this machine is nobody's
     assert not set(names.split()) & set(box.run("dpkg", "-L", "omq").split())
     said = box.run("dpkg", "--install", "/srv/omq/mta.deb")
-    assert "omon drop; systemctl enable --now omq-drop.socket" in said
+    assert "systemctl enable --now omq-drop.socket; omon drop" in said
     assert box.sh("dpkg-query -W -f '${Provides} ${Conflicts} ${Replaces}' omq-mta").split() == [
         "mail-transport-agent"] * 3
     for name in names.split():
         assert box.run("readlink", "-f", name).strip() == "/usr/lib/omq/bin/omq-sendmail"
+    _mail_of_everybody(box)
     box.run("dpkg", "--purge", "omq-mta")
     box.sh(f"for name in {names}; do test ! -e $name; done; test -x /usr/bin/omq-sendmail")
+
+
+def _mail_of_everybody(box: Box) -> None:
+    """As the package says it: mail of a user who has no right on any queue, while mail.drop runs
+    and while it does not."""
+    inbox = "/var/lib/omq/mail/root/new"
+    shipped = box.run(PYTHON, "-c", "from omq.base.paths import shipped_conf\n"
+                      "print(shipped_conf() / 'services.conf')").strip()
+    box.sh(f"sed '/^\\[drop\\]/,/^\\[/s/^enabled = no/enabled = yes/' {shipped}"
+           " > /etc/omq/services.conf && grep -A9 '^.drop.' /etc/omq/services.conf"
+           " | grep -q '^enabled = yes'")
+    box.sh("systemctl enable --now omq-drop.socket; omon drop")
+    for number in (1, 2):
+        box.sh(f"printf 'Subject: number {number}\\n\\nhello\\n' |"
+               " setpriv --reuid=nobody --regid=nogroup --clear-groups /usr/sbin/sendmail root")
+        box.wait(f"mail {number}", lambda: box.sh(
+            f"grep -rls '^Subject: number {number}' {inbox} || true") != "")  # noqa: B023
+        box.run("systemctl", "stop", "omq-drop.service")  # the next one starts it, by its socket
+    box.sh("systemctl disable --now omq-drop.socket; omoff drop; rm /etc/omq/services.conf")
 
 
 def test_an_upgrade_keeps_edits_and_messages_in_flight(box: Box) -> None:

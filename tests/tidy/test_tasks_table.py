@@ -68,6 +68,6 @@ def test_each_cell_of_omq_has_its_test_or_document(row: str) -> None:
 
 def test_what_is_tried_is_said() -> None:
     """A trial that no cell knows is a cell that says too little."""
-    for column in ("Celery", "dramatiq", "RQ", "huey", "procrastinate"):
+    for column in ("Celery", "dramatiq", "RQ", "huey", "procrastinate", "BullMQ"):
         said = {TRIALS[row] for row, cells in table().items() if cells[column].endswith("(tried)")}
         assert trials(column) & set(TRIALS.values()) == said

@@ -1296,6 +1296,13 @@ class ConnectionUnknown(OmqError):
     exit_code = Exit.NO_INPUT
 
 
+class LinkUnknown(OmqError):
+    """connection {number} has no link {link!r} any more; 'omq connections --links' lists them"""
+
+    status = 320
+    exit_code = Exit.NO_INPUT
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

@@ -60,6 +60,13 @@ def check_queue_name(name: str) -> str:
     return name
 
 
+def check_schedule_name(name: str) -> str:
+    """The name itself, or BadName: a schedule is named as queues are."""
+    if _QUEUE.fullmatch(name) is None:
+        raise BadName(kind="schedule", name=name, rule=QUEUE_RULE)
+    return name
+
+
 def check_service_name(name: str) -> str:
     """The name itself, or BadName."""
     if _SERVICE.fullmatch(name) is None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,15 +130,31 @@ def unlink(path: Path, *, sync: bool = True) -> bool:
 def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> bool:
     """Make a directory durably; False when there is one already (then its name is synced)."""
     check_latch()
-    made = True
+    made = _make_directory(path, mode)
+    sync_directory(path.parent)
+    return made
+
+
+def make_directories(wanted: Iterable[tuple[Path, int]]) -> None:
+    """Make directories (path, mode), each behind the one that it lies in, and make all their names
+    durable: when this returns, and in no order before. A parent is synced once."""
+    check_latch()
+    parents: dict[Path, None] = {}
+    for path, mode in wanted:
+        _make_directory(path, mode)
+        parents[path.parent] = None
+    for parent in parents:
+        sync_directory(parent)
+
+
+def _make_directory(path: Path, mode: int) -> bool:
     try:
         _disk.mkdir(str(path), mode)
     except FileExistsError:
-        made = False
+        return False
     except OSError as error:
         raise refusal("mkdir", path, error) from error
-    sync_directory(path.parent)
-    return made
+    return True
 
 
 def remove_directory(path: Path) -> bool:

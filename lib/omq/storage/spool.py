@@ -52,8 +52,7 @@ def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
     if durable.status(paths.uuid) is None:
         if not identity:
             refuse_headless(paths)
-        for directory in paths.directories():
-            _make(paths, directory)
+        durable.make_directories((each, _mode(paths, each)) for each in paths.directories())
         write_identity(paths, identity or uuid_module.uuid4().bytes)
     info = open_spool(path, writer=True)
     make_directories(paths)  # run/ and temp/ may be lost at a reboot
@@ -62,14 +61,12 @@ def create_spool(path: Path, identity: bytes = b"") -> SpoolInfo:
 
 def make_directories(paths: SpoolPaths) -> None:
     """Those of a spool that are not there."""
-    for directory in paths.directories():
-        if durable.status(directory) is None:
-            _make(paths, directory)
+    durable.make_directories((each, _mode(paths, each)) for each in paths.directories()
+                             if durable.status(each) is None)
 
 
-def _make(paths: SpoolPaths, directory: Path) -> None:
-    name = "." if directory == paths.root else directory.name
-    durable.make_directory(directory, modes.wanted(name, directory=True))
+def _mode(paths: SpoolPaths, directory: Path) -> int:
+    return modes.wanted("." if directory == paths.root else directory.name, directory=True)
 
 
 def open_spool(path: Path, *, writer: bool = False, any_role: bool = False) -> SpoolInfo:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from omq.base import limits
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadName, BadSchedule
-from omq.base.names import check_queue_name, escape
+from omq.base.names import check_queue_name, check_schedule_name, escape
 from omq.ipc.wire.outgoing import Outgoing
 from omq.tasks.schedule_times import Rule, moment, rule, shown
 
@@ -73,11 +73,11 @@ class Schedule:
 
     def checked(self) -> Schedule:
         """Itself. BadSchedule; ExtraMissing."""
-        for what, name in (("name", self.name), ("queue", self.queue)):
-            try:
-                check_queue_name(name)
-            except BadName as error:
-                raise self.wrong(f"{what}: {error}") from error
+        try:
+            check_schedule_name(self.name)
+            check_queue_name(self.queue)
+        except BadName as error:
+            raise self.wrong(str(error)) from error
         if self.queue == QUEUE:
             raise self.wrong(f"queue: {QUEUE} is that of the schedules themselves")
         self.rule()

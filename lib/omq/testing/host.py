@@ -1,17 +1,19 @@
 """The host of a test instance: a process that has imported the daemons, forks them and reaps them.
 
-    python -P -m omq.testing.host CHANNEL CLOCK UNSYNCED
+    python -P -m omq.testing.host CHANNEL CLOCK UNSYNCED [NAME...]
 
-An interpreter with a daemon's imports takes 0.4 s, a fork a few milliseconds. It imports what it is
-asked to start, and nothing that a test may never want: all daemons would be half as much again.
-Nothing of that is garbage, so none is looked for (gc). What it forks is the very program that a
-supervisor would start, with two things in another place: its clock is that of
-the test (omq.testing.shifted), and its disk can lose what was not synced (omq.testing.unsynced).
+An interpreter with a daemon's imports takes 0.35 s, a fork a few milliseconds. It imports the
+programs NAME before it hears anything, while the test itself still imports. Others are imported
+when they are asked for, and nothing that a test may never want: all daemons would be half as much
+again. Nothing of that is garbage, so none is looked for (gc). What it forks is the very program
+that a supervisor would start, with two things in another place: its clock is that of the test
+(omq.testing.shifted), and its disk can lose what was not synced (omq.testing.unsynced).
 
 Requests are JSON, one a packet of the socket CHANNEL, one answer each:
 
     {"op": "start", "name": ..., "argv": [...], "output": path, "environ": {...}, "cwd": path}
                                            {"pid": n}
+    {"op": "prepare", "names": [...]}      {}: it imports these now, while what runs starts
     {"op": "end", "pid": n, "number": n, "wait_s": s}   {"code": n}; {"code": null}: it still runs
     {"op": "running", "pid": n}            {"code": null} while it does
 
@@ -59,7 +61,15 @@ def main() -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     clock.install()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is the test's
+    for name in sys.argv[4:]:
+        _import(name)
     return Host(channel, Path(sys.argv[3])).serve()
+
+
+def _import(name: str) -> None:
+    """What the program `name` needs."""
+    with contextlib.suppress(Exception):  # when it is started it says itself what is wrong
+        importlib.import_module(launch.COMMANDS.get(name, "").partition(":")[0])
 
 
 class Host:
@@ -71,7 +81,8 @@ class Host:
         self._running: dict[int, int] = {}  # pid: pidfd, in the order of their start
         self._codes: dict[int, int] = {}
         self._operations: dict[str, Callable[..., dict[str, Any]]] = {
-            "start": self._start, "end": self._end, "running": self._look}
+            "start": self._start, "end": self._end, "running": self._look,
+            "prepare": self._prepare}
 
     def serve(self) -> int:
         """Until the other end is closed."""
@@ -89,8 +100,7 @@ class Host:
 
     def _start(self, name: str, argv: list[str], output: str, environ: dict[str, str], cwd: str
                ) -> dict[str, Any]:
-        with contextlib.suppress(Exception):  # then the program says itself what is wrong
-            importlib.import_module(launch.COMMANDS.get(name, "").partition(":")[0])
+        _import(name)
         gc.freeze()
         host = os.getpid()
         pid = os.fork()
@@ -98,6 +108,11 @@ class Host:
             self._be(host, name, argv, output, environ, cwd)
         self._running[pid] = os.pidfd_open(pid)
         return {"pid": pid}
+
+    def _prepare(self, names: list[str]) -> dict[str, Any]:
+        for name in names:
+            _import(name)
+        return {}
 
     def _be(self, host: int, name: str, argv: list[str], output: str, environ: dict[str, str],
             cwd: str) -> None:

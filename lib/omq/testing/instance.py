@@ -64,7 +64,8 @@ class Program:
 
 MANAGER, WRITER, DELETER = "queue.manager", "pool.writer", "idel.server"
 _CONNECT_S: Final = 30.0
-_LOOK_S: Final = 0.2
+_LOOK_S: Final = 0.005
+"""From one look at a manager that starts to the next: it takes 0.1 s."""
 _LOG_BYTES_MAX: Final = 1 << 24
 """Of the log of unsynced writes, from one test to the next."""
 
@@ -173,6 +174,7 @@ class LiveInstance:
                 argv = ["--spool", str(self.spool), "--conf", str(self.spool / "conf")]
                 more = ["--create"] if name == MANAGER else []
                 if name == WRITER:
+                    self._world.prepare(WRITER, DELETER)
                     self._ready()
                 self._daemons[name] = self._world.start(name, [*argv, *more], {})
         self._ready()
@@ -293,8 +295,9 @@ class LiveInstance:
         deadline = time.monotonic() + WAIT_S
         while True:
             with suppress(ManagerUnavailable, OSError):
-                omq.connect(self.spool, name="testing", timeout_s=_LOOK_S).close()
+                omq.connect(self.spool, name="testing", timeout_s=0).close()
                 return
+            time.sleep(_LOOK_S)
             code = self._world.code(self._daemons[MANAGER])
             if code is not None or time.monotonic() >= deadline:
                 raise self._not_ready(code)

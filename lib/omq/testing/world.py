@@ -29,9 +29,10 @@ _PACKET_BYTES_MAX: Final = 1 << 16
 
 
 class World:
-    """See the module. `folder`: `spool`, `output` and the log of unsynced writes lie in it."""
+    """See the module. `folder`: `spool`, `output` and the log of unsynced writes lie in it;
+    `soon`: the programs that will be started first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, soon: tuple[str, ...] = ("queue.manager",)) -> None:
         for package in _NEEDED:
             if importlib.util.find_spec(package) is None:
                 raise ExtraMissing(command="omq.testing", package=package, extra="omq-suite")
@@ -44,7 +45,8 @@ class World:
         with its, self.output.open("ab") as output:
             numbers = its.fileno(), self.clock.descriptor
             self._host = subprocess.Popen(
-                [sys.executable, "-P", "-m", HOST_MODULE, *map(str, numbers), str(self.unsynced)],
+                [sys.executable, "-P", "-m", HOST_MODULE, *map(str, numbers), str(self.unsynced),
+                 *soon],
                 pass_fds=numbers, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True)
         ours.settimeout(2 * WAIT_S)
@@ -56,6 +58,10 @@ class World:
         return int(self._ask({
             "op": "start", "name": name, "argv": argv, "output": str(self.output),
             "environ": own | dict(environ), "cwd": str(cwd or Path.cwd())}, name)["pid"])
+
+    def prepare(self, *names: str) -> None:
+        """Have these programs imported: beside one that starts and is waited for."""
+        self._ask({"op": "prepare", "names": names}, "the host")
 
     def end(self, pid: int, number: int, wait_s: float = WAIT_S) -> int | None:
         """Send it signal `number` (0: none) and wait; its exit code, None: it still runs."""

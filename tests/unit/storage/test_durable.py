@@ -183,6 +183,27 @@ def test_injected_errors_latch(file: File) -> None:
     assert durable.latched() is not None
 
 
+class Syncs(Disk):
+    """Notes what directories have when each is synced."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, list[str]]] = []
+
+    def sync_directory(self, path: str) -> None:
+        super().sync_directory(path)
+        self.found.append((Path(path).name, sorted(os.listdir(path))))
+
+
+def test_directories_are_synced_once_behind_the_last(tmp_path: Path) -> None:
+    (top := tmp_path / "top").mkdir()
+    durable.use(disk := Syncs())
+    wanted = [(top / "a", 0o700), (top / "a/x", 0o500), (top / "b", 0o700), (top / "a/y", 0o500)]
+    for _ in range(2):  # the second time as after a cut: names that are there are synced again
+        durable.make_directories(wanted)
+    assert disk.found == [("top", ["a", "b"]), ("a", ["x", "y"])] * 2
+    assert [stat.S_IMODE(path.stat().st_mode) for path, _ in wanted] == [0o700, 0o500, 0o700, 0o500]
+
+
 def test_small_operations(tmp_path: Path) -> None:
     assert durable.make_directory(tmp_path / "folder")
     assert not durable.make_directory(tmp_path / "folder")

@@ -168,6 +168,13 @@ def test_what_cannot_be_defined(keys: dict[str, object]) -> None:
         made(**keys).checked()
 
 
+def test_a_name_that_is_none_is_the_schedules_or_the_queues() -> None:
+    with pytest.raises(BadSchedule, match=r"^schedule nightly: schedule name 'nightly' is not"):
+        made(name="nightly").checked()
+    with pytest.raises(BadSchedule, match=": queue name 'orders' is not allowed: 1 to 16 of A-Z"):
+        made(queue="orders").checked()
+
+
 @pytest.mark.parametrize(("text", "line"), [
     ("[A]\nqueue = B\n", 1), ("[A]\nqueue = B\nwhen = * *\n", 3),
     ("[A]\nqueue = B\nwhen = every 1 h\nzone = No\n", 1),

@@ -2,12 +2,13 @@
 
     omq connections                                        a line each; --links: and its links
     omq connections close 7 --reason 'asked by its owner'
+    omq connections close 7 --link sender-1 --reason ...   one link of it, the rest goes on
 
 A connection that is closed has what its client holds given back untouched, as at a stop of the
 server; its client may come again (take its right or its password away to keep it out). The command
 is journaled before anything is closed. For the owner of the spool and root.
 
-Errors: ServerAway, ConnectionUnknown, NoPermission.
+Errors: ServerAway, ConnectionUnknown, LinkUnknown, NoPermission.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from typing import Any, Final
 from omq.base import clock
 from omq.base.access import user_name
 from omq.base.amounts import duration
-from omq.base.errors import ConnectionUnknown, Exit, NoPermission, ServerAway
+from omq.base.errors import (
+    ConnectionUnknown,
+    Exit,
+    LinkUnknown,
+    NoPermission,
+    ServerAway,
+)
 from omq.base.names import escape
 from omq.base.socket_name import socket_name
 from omq.cli.common import add_json, existing, print_json, tool_parser
@@ -32,6 +39,7 @@ from omq.services.daemon.options import Location
 NAME: Final = "omq connections"
 SERVER: Final = "amqp.server"
 _WAIT_S: Final = 10.0
+_LINK_MAX: Final = 128
 _ANSWER_BYTES_MAX: Final = 256 << 20
 
 
@@ -41,11 +49,14 @@ def main(argv: list[str]) -> int:
     options = parser.parse_intermixed_args(argv)
     if (options.do == "close") != (options.connection is not None):
         parser.error("a CONNECTION, for close alone")
+    if options.link is not None and options.do != "close":
+        parser.error("--link: with close alone; --links shows them")
     location = existing(options)
     if options.do == "close":
-        command = f"{NAME} close {options.connection}"
-        close(location, options.connection, command, options.reason, by=user_name(os.getuid()))
-        sys.stdout.write(f"connection {options.connection} is closed\n")
+        what = words(options.connection, options.link)
+        close(location, options.connection, f"{NAME} close {what}", options.reason,
+              by=user_name(os.getuid()), link=options.link)
+        sys.stdout.write(f"connection {what} is closed\n")
         return Exit.OK
     found = listed(location)
     for each in found["told"]:
@@ -67,15 +78,26 @@ def listed(location: Location) -> dict[str, Any]:
     return _ask(location, {"do": "list"})
 
 
-def close(location: Location, number: int, command: str, reason: str, *, by: str) -> None:
-    """End one. The note in the journal comes first: a death between the two leaves an order of
-    which nothing came. ServerAway, ConnectionUnknown."""
-    if not any(each["connection"] == number for each in listed(location)["told"]):
+def words(number: int, link: str | None) -> str:
+    """`7`, or `7, link sender-1`."""
+    return str(number) if link is None else f"{number}, link {escape(link, _LINK_MAX)}"
+
+
+def close(location: Location, number: int, command: str, reason: str, *, by: str,
+          link: str | None = None) -> None:
+    """End one, or a link of it. The note in the journal comes first: a death between the two leaves
+    an order of which nothing came. ServerAway, ConnectionUnknown, LinkUnknown."""
+    found = [each for each in listed(location)["told"] if each["connection"] == number]
+    if not found:
         raise ConnectionUnknown(number=number)
+    if link is not None and not any(each["name"] == link for each in found[0]["links"]):
+        raise LinkUnknown(number=number, link=escape(link, _LINK_MAX))
     note_command(location, command, reason, 1, "connections")
-    answer = _ask(location, {"do": "close", "connection": number, "reason": reason, "by": by})
+    asked = {"do": "close", "connection": number, "reason": reason, "by": by}
+    answer = _ask(location, asked if link is None else {**asked, "link": link})
     if not answer.get("closed"):
-        raise ConnectionUnknown(number=number)
+        raise ConnectionUnknown(number=number) if link is None else LinkUnknown(
+            number=number, link=escape(link, _LINK_MAX))
 
 
 def reload(location: Location) -> None:
@@ -126,10 +148,12 @@ def _rate(value: float | None) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = tool_parser(NAME, "Show who is connected to amqp.server, and close a connection.", f"""
+    said = "Show who is connected to amqp.server, and close a connection or one link of it."
+    parser = tool_parser(NAME, said, f"""
         {NAME}
         {NAME} --links
         {NAME} close 7 --reason 'it sends the same message for ever'
+        {NAME} close 7 --link sender-1 --reason 'the queue is to be emptied'
         """)
     parser.add_argument("do", nargs="?", default="list", choices=("list", "close"), metavar="DO",
                         help="list (the default) or close")
@@ -137,6 +161,9 @@ def _parser() -> argparse.ArgumentParser:
                         help="with close: its number")
     parser.add_argument("--links", action="store_true",
                         help="also the links of each: queue, rate, messages since the beginning")
+    parser.add_argument("--link", metavar="NAME",
+                        help="with close: this link alone, by the name that --links shows; of AMQP "
+                             "0-9-1 the channel that it names, with all that is on it")
     add_reason(parser)
     add_json(parser)
     return parser

@@ -63,6 +63,7 @@ from omq.tasks.schedules import Schedules
 
 DEFINITIONS_MAX: Final = 20_000
 MISTAKES_MAX: Final = 100
+_Records = Mapping[str, Sequence[dict[str, Any]]]
 _NAMES_OTHERS: Final = ("target", "transmission", "expired_to", "dead_letter")
 _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "queues": (("name",), ("kind", "by", "keys")),
@@ -174,8 +175,9 @@ class _Judge:
         if self.mistakes:
             return Plan()
         steps = _sorted(self._queues(lists["queues"]))
-        steps += self._exchanges(lists["exchanges"])
-        steps += self._bindings(lists["bindings"], lists["exchanges"])
+        durable = files.exchange_records(self._connection)
+        steps += self._exchanges(lists["exchanges"], durable)
+        steps += self._bindings(lists["bindings"], lists["exchanges"], durable)
         steps += self._all("schedules", lists["schedules"], self._schedule_of())
         steps += self._all("rights", lists["rights"], self._right_of())
         if self._grants and not self.mistakes:
@@ -317,9 +319,8 @@ class _Judge:
 
     # exchanges and bindings
 
-    def _exchanges(self, listed: Sequence[dict[str, Any]]) -> list[Step]:
-        there = {each["name"]: each for each in files.exchange_records(
-            self._connection)["exchanges"]}
+    def _exchanges(self, listed: Sequence[dict[str, Any]], durable: _Records) -> list[Step]:
+        there = {each["name"]: each for each in durable["exchanges"]}
         names = {*there, *(each["name"] for each in listed)}
         if len(names) > exchanges.EXCHANGES_MAX:
             self._wrong("exchanges", f"{len(names)}: {exchanges.EXCHANGES_MAX} is the most")
@@ -344,11 +345,10 @@ class _Judge:
             "kind", "auto_delete", "internal")}}
         return Step("exchange", name, NEW, lambda: exchanges.keep(self._connection, record))
 
-    def _bindings(self, listed: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]
-                  ) -> list[Step]:
-        there = files.exchange_records(self._connection)
-        known = {*exchanges.GIVEN, *(each["name"] for each in (*there["exchanges"], *made))}
-        old = {tuple(each.values()) for each in there["bindings"]}
+    def _bindings(self, listed: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]],
+                  durable: _Records) -> list[Step]:
+        known = {*exchanges.GIVEN, *(each["name"] for each in (*durable["exchanges"], *made))}
+        old = {tuple(each.values()) for each in durable["bindings"]}
         if (count := len(old) + len(listed)) > exchanges.BINDINGS_MAX:
             self._wrong("bindings", f"{count}: {exchanges.BINDINGS_MAX} is the most")
         queues = {*self._there, *self._named}

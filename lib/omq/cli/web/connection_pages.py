@@ -41,20 +41,23 @@ async def connection_list(request: web.Request) -> web.Response:
 async def close_page(request: web.Request) -> web.StreamResponse:
     """POST /connections/NUMBER."""
     form = await request.post()
-    await _close(request, str(form.get("reason", "")))
+    link = form.get("link")
+    await _close(request, str(form.get("reason", "")), None if link is None else str(link))
     return web.Response(status=303, headers={"Location": "/connections"})
 
 
 async def close(request: web.Request) -> web.Response:
     """POST /api/v1/connections/NUMBER/close."""
-    await _close(request, text(await asked(request, "reason"), "reason"))
+    said = await asked(request, "reason", "link")
+    await _close(request, text(said, "reason"), text(said, "link") if "link" in said else None)
     return web.Response(status=204)
 
 
-async def _close(request: web.Request, said: str) -> None:
+async def _close(request: web.Request, said: str, link: str | None) -> None:
     console, caller = console_of(request), caller_of(request)
     caller.need("operate")
     reason, number = actions.reason_of(said), int(request.match_info["connection"])
-    words = f"close connection {number}"
+    words = f"close connection {connections.words(number, link)}"
     await console.carry_out(caller, words, reason, lambda: connections.close(
-        console.location, number, actions.command(caller, words), reason, by=caller.who))
+        console.location, number, actions.command(caller, words), reason, by=caller.who,
+        link=link))

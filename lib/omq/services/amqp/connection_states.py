@@ -33,6 +33,11 @@ class LinkState:
     queue: str
     messages: int
 
+    @property
+    def shown_name(self) -> str:
+        """By which it is told of, and named."""
+        return self.name[:TEXT_MAX]
+
 
 class Shown(Protocol):
     """What is looked at of a connection (services.amqp.host.Guest)."""
@@ -80,7 +85,7 @@ def _told(session: Shown, elapsed_s: float, before: dict[tuple[str, str], int] |
         rate = round(max(0, moved) / elapsed_s, 1) if measured else None
         rates[each.way] += rate or 0.0
         if at < LINKS_MAX:
-            links.append({**asdict(each), "name": each.name[:TEXT_MAX],
+            links.append({**asdict(each), "name": each.shown_name,
                           "queue": each.queue[:TEXT_MAX], "rate": rate})
     return {
         "connection": session.number, "protocol": session.protocol, "peer": session.peer,

@@ -39,6 +39,7 @@ _TICK_MIN_S: Final = 0.1
 """Whatever a client wants."""
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 LIMIT: Final = "amqp:resource-limit-exceeded"
+DETACHED: Final = "amqp:link:detach-forced"
 
 
 def tick_s(remote_idle_s: float) -> float:
@@ -229,6 +230,16 @@ class Endpoints:
             return
         self.forced("amqp:connection:forced", reason)
         self.kick()
+
+    def dismiss_link(self, name: str, reason: str) -> bool:
+        """The links that are told with this name are ended from here, and nothing else; False:
+        there is none. Its client may attach anew."""
+        ended = [link for link, each in self.links.items()
+                 if isinstance(each, Incoming | Outgoing) and each.told.shown_name == name]
+        for link in ended:
+            self.drop(link, DETACHED, reason)
+        self.kick()
+        return bool(ended)
 
     def forced(self, condition: str, reason: str) -> None:
         """Our side ends the connection; the client has a moment to do so, too."""

@@ -5,10 +5,11 @@ A line of JSON comes, a line of JSON goes, and the connection ends:
     {"do": "list"}                                  {"connections": 3, "told": [...]}
     {"do": "reload"}                                {"reloaded": true}
     {"do": "close", "connection": 7, "reason": "...", "by": "alice"}     {"closed": true}
+    the same with "link": "sender-1"                {"closed": true}: this link of it alone
 
-`closed` is false when there is no such connection; numbers are never used twice, so nobody else is
-met. Who may ask: the owner of the spool and root, as the kernel says who is at the other end; what
-they want in an operator's name is journaled by who asks (omq.cli.operate.connections).
+`closed` is false when there is no such connection, or link; numbers are never used twice, so nobody
+else is met. Who may ask: the owner of the spool and root, as the kernel says who is at the other
+end; what they want in an operator's name is journaled by who asks (omq.cli.operate.connections).
 
 Invariants: 1. a request is ASKED_BYTES_MAX at most and has ANSWER_S, at most ASKERS_MAX at once; 2.
 nobody else gets an answer. Errors: OSError at the start: the socket cannot be made.
@@ -30,7 +31,7 @@ from omq.base import events, side_files
 from omq.base.event_log import REPORT, WARNING
 from omq.base.names import escape
 from omq.base.socket_name import socket_name
-from omq.services.amqp.connection_states import Rates
+from omq.services.amqp.connection_states import TEXT_MAX, Rates
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Guest, Host
@@ -103,8 +104,9 @@ class OperatorDesk:
                 self._reload()
                 return {"reloaded": True}
             if do == "close":
+                link = asked.get("link")
                 return {"closed": self._end(int(asked["connection"]), str(asked["reason"]),
-                                            str(asked["by"]))}
+                                            str(asked["by"]), None if link is None else str(link))}
         except (ValueError, TypeError, KeyError, RecursionError):
             pass
         return {"error": "it is a line of JSON: do, and what that needs"}
@@ -114,16 +116,21 @@ class OperatorDesk:
         return {"connections": len(self._host.sessions),
                 "told": self._rates.told(now_s, self._host.sessions)}
 
-    def _end(self, number: int, reason: str, by: str) -> bool:
+    def _end(self, number: int, reason: str, by: str, link: str | None) -> bool:
         found = numbered(self._host.sessions, number)
         if found is None:
             return False
         said = escape(reason, REASON_MAX)
+        if link is not None and not found.dismiss_link(
+                link, f"an operator closed this link: {said}"):
+            return False
+        what = {} if link is None else {"link": escape(link, TEXT_MAX)}
         self._host.context.log.event(
             events.AMQP_CLOSED, REPORT, peer=found.peer,
             user=found.user.name if found.user is not None else "?", by=escape(by, 64),
-            reason=said)
-        found.dismiss(f"an operator closed this connection: {said}")
+            reason=said, **what)
+        if link is None:
+            found.dismiss(f"an operator closed this connection: {said}")
         return True
 
 

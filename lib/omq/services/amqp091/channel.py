@@ -112,8 +112,8 @@ class Channel:
         self.unacked[tag] = takes, given
         return tag
 
-    def refuse(self, error: Refused, method: type[base.Frame] | base.Frame) -> None:
-        """The channel ends."""
+    def refuse(self, error: Refused, method: type[base.Frame] | base.Frame | None = None) -> None:
+        """The channel ends. `method`: what the client has said that is refused."""
         if self.closing or self.session.gone:
             return
         if error.code == ACCESS_REFUSED:
@@ -124,8 +124,9 @@ class Channel:
             self.send(commands.Channel.CloseOk())
             self.session.left(self)
             return
+        index = 0 if method is None else method.index
         self.send(commands.Channel.Close(error.code, worded(error.code, str(error)),
-                                         method.index >> 16, method.index & 0xFFFF))
+                                         index >> 16, index & 0xFFFF))
 
     def lost(self, takes: Takes) -> None:
         """A taker is through by itself: what it held is back, or the manager has it."""

@@ -37,6 +37,7 @@ from omq.services.amqp091.refusals import (
     CHANNEL_ERROR,
     FORCED,
     NOT_ALLOWED,
+    PRECONDITION_FAILED,
     RESOURCE_ERROR,
     UNEXPECTED,
     Refused,
@@ -297,6 +298,15 @@ class Session(Line):
             self.forced(FORCED, reason)
         else:
             self._close()
+
+    def dismiss_link(self, name: str, reason: str) -> bool:
+        """The channel of what is told with this name is closed from here, with what else is on it;
+        False: there is none. Its client may open another."""
+        for channel in tuple(self._channels.values()):
+            if any(each.shown_name == name for each in channel.told()):
+                channel.refuse(Refused(PRECONDITION_FAILED, reason))
+                return True
+        return False
 
     def forced(self, code: int, reason: str) -> None:
         """Our side ends the connection; the client has a moment to do so, too."""

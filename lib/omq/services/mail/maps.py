@@ -20,12 +20,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Final, Protocol
 
 from omq.base.amounts import duration
@@ -34,6 +33,7 @@ from omq.services.mail.map_errors import MapFailed, MapMissing
 KNOWN_MAX: Final = 10_000
 FAILED_S: Final = 5.0
 Values = tuple[str, ...] | None
+_Asked = tuple[str, float, Future[Values]]
 
 
 class Source(Protocol):
@@ -61,7 +61,8 @@ class Maps:
         self._at_once = at_once
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._lock = threading.Lock()
-        self._waiting: SimpleQueue[tuple[str, float, Future[Values]] | None] = SimpleQueue()
+        self._change = threading.Condition(self._lock)
+        self._waiting: deque[_Asked] = deque()
         self._threads = self._idle = 0
         self._closed = False
 
@@ -120,30 +121,44 @@ class Maps:
             await self.answer(key)
 
     def close(self) -> None:
-        """No more questions: the threads end when they have answered what was asked."""
-        with self._lock:
+        """The threads end when they have answered what was asked. Who still has these maps, as one
+        that a reload overtakes, may ask on: a thread begins for it and ends with the answer."""
+        with self._change:
             self._closed = True
-            for _ in range(self._threads):
-                self._waiting.put(None)
+            self._change.notify_all()
 
     def _begin(self, key: str) -> Future[Values]:
+        """Have it asked. MapFailed."""
         future: Future[Values] = Future()
-        with self._lock:
-            self._waiting.put((key, time.monotonic() + self._timeout_s, future))
-            if self._idle < self._waiting.qsize() and self._threads < self._at_once:
-                self._threads += 1
+        with self._change:
+            self._waiting.append((key, time.monotonic() + self._timeout_s, future))
+            if self._idle >= len(self._waiting) or self._threads >= self._at_once:
+                self._change.notify()
+                return future
+            try:
                 threading.Thread(target=self._work, name="map", daemon=True).start()
+            except RuntimeError as error:  # too many of this user, or no memory
+                if not self._threads:
+                    self._waiting.pop()
+                    raise MapFailed(self.names, str(error)) from error
+            else:
+                self._threads += 1
         return future
 
+    def _next(self) -> _Asked | None:
+        """What a thread asks next; None: it has ended."""
+        with self._change:
+            self._idle += 1
+            while not self._waiting and not self._closed:
+                self._change.wait()
+            self._idle -= 1
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads -= 1
+            return None
+
     def _work(self) -> None:
-        while not (self._closed and self._waiting.empty()):
-            with self._lock:
-                self._idle += 1
-            asked = self._waiting.get()
-            with self._lock:
-                self._idle -= 1
-            if asked is None:
-                return
+        while (asked := self._next()) is not None:
             key, ends, future = asked
             if future.set_running_or_notify_cancel():  # else nobody waits any more
                 try:

@@ -94,8 +94,16 @@ class Policy:
 
 def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
     """What sessions may do, from omq.conf and routes.conf. ConfigError."""
-    hostname = mail_hostname(settings)
-    routes, tls = load_routes(conf_dir, hostname), server_context(settings, conf_dir, "smtp")
+    routes = load_routes(conf_dir, mail_hostname(settings))
+    try:
+        return _checked(settings, conf_dir, spool, routes)
+    except BaseException:
+        routes.close()
+        raise
+
+
+def _checked(settings: Settings, conf_dir: Path, spool: Path, routes: Routes) -> Policy:
+    hostname, tls = mail_hostname(settings), server_context(settings, conf_dir, "smtp")
     if tls is None and settings.smtp_starttls == "require":
         raise wrong(conf_dir, "smtp_tls_certificate", "it is empty, and TLS is asked for",
                     "a PEM file")

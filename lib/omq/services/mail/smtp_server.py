@@ -193,7 +193,11 @@ class SmtpServer:
         try:
             settings = load_settings(context.conf_dir)
             policy = load_policy(settings, context.conf_dir, context.paths.root)
-            await self._open(settings)
+            try:
+                await self._open(settings)
+            except BaseException:
+                policy.routes.close()
+                raise
             policy.mailboxes.promises.made.update(handler.policy.mailboxes.promises.made)
             if policy.probes is not None and handler.policy.probes is not None:
                 policy.probes.known.update(handler.policy.probes.known)

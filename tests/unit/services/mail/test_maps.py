@@ -335,6 +335,64 @@ def test_one_that_hangs_costs_its_time_and_no_more_threads_than_allowed() -> Non
     assert 0 < len(slow.asked) <= 2, "and nobody asks for those that nobody waits for"
 
 
+def test_maps_that_are_closed_answer_who_still_has_them() -> None:
+    """A reload closes maps that a session is about to ask; the next reload may do so while it is
+    asked. Nobody waits for his time, and no thread is left."""
+    slow, before = Slow(holds=False), set(threading.enumerate())
+    maps = Maps([slow], timeout_s=WAIT_S, at_once=2)
+    maps.close()
+    assert maps.ask("never asked before") == ("NEVER ASKED BEFORE",)
+    maps = Maps([slow], timeout_s=WAIT_S, at_once=2)
+    for number in range(10):
+        assert maps.ask(f"a{number}")
+        if number == 4:
+            maps.close()
+            assert ended(before) == set()
+    assert ended(before) == set()
+    maps.close()
+    assert maps.ask("z") == ("Z",) and ended(before) == set()
+
+
+def test_maps_that_close_while_many_ask() -> None:
+    """Each gets an answer: those that are asked, those that wait for a thread, and who comes
+    behind."""
+    slow, before = Slow(), set(threading.enumerate())
+    maps, found = Maps([slow], timeout_s=WAIT_S, at_once=2), list[object]()
+    clients = [threading.Thread(target=lambda key=f"k{number}": found.append(maps.ask(key)))
+               for number in range(8)]
+    for each in clients:
+        each.start()
+    for _ in range(2):
+        assert slow.began.acquire(timeout=WAIT_S)
+    maps.close()
+    slow.may.set()
+    for each in clients:
+        each.join(WAIT_S)
+    assert sorted(map(str, found)) == sorted(str((f"K{number}",)) for number in range(8))
+    assert ended(before) == set()
+
+
+def test_without_a_thread_the_look_up_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = Maps([Slow(holds=False)], timeout_s=WAIT_S)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(MapFailed, match="can't start new thread"):
+            maps.ask("a")
+    assert maps.ask("b") == ("B",)
+    maps.close()
+
+
+def ended(before: set[threading.Thread]) -> set[threading.Thread]:
+    """Those that still run, when they have had time enough to end."""
+    for each in set(threading.enumerate()) - before:
+        each.join(WAIT_S)
+    return set(threading.enumerate()) - before
+
+
 def test_answers_are_remembered_and_failures_for_a_moment() -> None:
     slow = Slow(holds=False)
     maps = Maps([slow])

@@ -17,6 +17,7 @@ import pytest
 
 from omq.base.errors import ConfigError, ManagerUnavailable, PortInUse
 from omq.services.daemon.daemon import DaemonContext
+from omq.services.mail.routes import Routes
 from omq.services.mail.smtp_handler import Listener
 from omq.services.mail.smtp_server import PORT_FILE, SmtpServer
 
@@ -106,9 +107,18 @@ def test_a_reload_changes_the_routes(server: Callable[..., Any], conf_dir: Path,
     assert 1004 in logged()
 
 
-def test_a_reload_takes_ports_too_or_nothing(server: Callable[..., Any], conf_dir: Path,
-                                              logged: Callable[[], list[int]]) -> None:
-    """One that took smtp_filter without its return port had 451 for everybody."""
+def test_a_reload_takes_ports_too_or_nothing(
+        server: Callable[..., Any], conf_dir: Path, logged: Callable[[], list[int]],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that took smtp_filter without its return port had 451 for everybody. Of a reload one of
+    the two policies is let go of: the new one if it was refused."""
+    closed, close = list[Routes](), Routes.close
+
+    def noted(routes: Routes) -> None:
+        closed.append(routes)
+        close(routes)
+
+    monkeypatch.setattr(Routes, "close", noted)
     running, pause = server(), threading.Event()
     old = running.port
 
@@ -122,6 +132,9 @@ def test_a_reload_takes_ports_too_or_nothing(server: Callable[..., Any], conf_di
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         reload(f"smtp_filter = 127.0.0.1:1\nsmtp_filter_return_port = {port}\n", 1005)
+    assert len(closed) == 1
+    reload("smtp_filter = 127.0.0.1:1\n", 1005)  # its routes had been read by then
+    assert len(closed) == 2
     with running.client() as client:
         client.sendmail("s@x", ["a@here.test"], TEXT)
     assert len(running.manager.puts) == 1, "it goes on as before, without a filter"
@@ -134,6 +147,7 @@ def test_a_reload_takes_ports_too_or_nothing(server: Callable[..., Any], conf_di
     reload("smtp_listen_host = ::1\n", 1004)
     with smtplib.SMTP("::1", running.port_of(Listener.RELAY), timeout=60) as client:
         client.sendmail("s@x", ["a@here.test"], TEXT)
+    assert len(closed) == 5 == len(set(map(id, closed))), "each once, and not what is in use"
 
 
 def test_the_port_is_published(server: Callable[..., Any]) -> None:
