@@ -149,7 +149,7 @@ def _size(one: argparse.ArgumentParser) -> None:
 
 def _memory(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,5}[mg]", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size like 512m or 4g")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 512m or 4g")
     if text[-1] == "m" and int(text[:-1]) < MEMORY_LEAST_M:
         raise argparse.ArgumentTypeError(
             f"{text} is too little for anything: give {MEMORY_LEAST_M}m or more")

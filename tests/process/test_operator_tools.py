@@ -398,7 +398,7 @@ def test_the_event_log(live: Instance) -> None:
     with live.paths.event_log.open("ab") as log:
         log.write(b'{"half": ')
     found = live.run("omshowlog", "--json")
-    assert rows(found.out)[-1]["event"] == 1251 and "1 lines are no events" in found.err
+    assert rows(found.out)[-1]["event"] == 1251 and "1 lines are not events" in found.err
 
 
 @pytest.mark.parametrize("name", LOOKING)

@@ -48,7 +48,8 @@ class Prompts:
         text = self.ask(prompt, "" if default is None else str(default))
         if not text.isascii() or not text.isdigit():
             question = prompt.strip().rstrip(":")
-            raise BadRequest(reason=f"{escape(text[:64])!r} is no number, asked for '{question}'")
+            raise BadRequest(reason=f"{escape(text[:64])!r} is not a number, asked for "
+                                    f"'{question}'")
         return int(text)
 
     def yes(self, prompt: str) -> bool:

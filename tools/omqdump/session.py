@@ -95,7 +95,7 @@ def parse(text: str) -> tuple[Option, list[str], argparse.Namespace]:
     try:
         letter, *words = shlex.split(text)
     except ValueError as error:  # an open quotation, or nothing but an empty line
-        raise BadRequest(reason=f"{escape(text.strip())!r} is no option: {error}") from error
+        raise BadRequest(reason=f"{escape(text.strip())!r} is not an option: {error}") from error
     option = OPTIONS.get(letter)
     if option is None:
         raise BadRequest(reason=f"there is no option {escape(letter)!r}; "

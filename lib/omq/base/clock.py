@@ -115,6 +115,6 @@ def parse_iso(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise BadRequest(reason=f"{text[:64]!r} is no time such as 2026-11-21T08:00") from error
+        raise BadRequest(reason=f"{text[:64]!r} is not a time such as 2026-11-21T08:00") from error
     whole = moment.replace(microsecond=0)
     return int(whole.timestamp()) * NS_PER_S + moment.microsecond * 1000

@@ -153,7 +153,7 @@ class Settings(MailSettings):
     register_timeout_s: int = _number("ipc", 10, 1, 600,
         "a connection that has not registered after this time is closed")
     bad_lines_max: int = _number("ipc", 8, 0, 1000,
-        "a connection is closed after this many lines in a row that are no question, or ask "
+        "a connection is closed after this many lines in a row that are not a question, or ask "
         "without having registered")
     uid_turn_us: int = _number("ipc", 2000, 100, 1_000_000,
         "how much time one user's connections may take in a group before it is the others' turn; "

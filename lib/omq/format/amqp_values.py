@@ -115,7 +115,7 @@ def sections(data: bytes) -> Iterator[tuple[int, Any]]:
         elif data[at + 1] == 0x80 and at + 10 <= end:
             number, at = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
         else:
-            raise ValueError("the descriptor of a section is no number")
+            raise ValueError("the descriptor of a section is not a number")
         value, at = read(data, at)
         yield number, value
 

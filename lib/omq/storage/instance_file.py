@@ -120,10 +120,10 @@ def _wrong(data: bytes, found: object) -> str:
     if not data.strip(b"\0 \r\n\t"):
         return "it is empty"
     if not isinstance(found, dict):
-        return "it is no instance file (no JSON object)"
+        return "it is not an instance file (no JSON object)"
     version, text = found.get("format"), found.get("uuid")
     if type(version) is not int or version < 1:
-        return "its format is no version number"
+        return "its format is not a version number"
     if not isinstance(text, str) or _UUID.fullmatch(text) is None:
         return "its uuid is not 32 hexadecimal digits"
     return _wrong_member(found) if version >= FORMAT else ""
@@ -137,7 +137,7 @@ def _wrong_member(found: dict[str, Any]) -> str:
     if role not in [each.value for each in Role]:
         return f"its role is not one of {', '.join(each.value for each in Role)}"
     if not isinstance(member, str) or not is_member_name(member):
-        return "its member is no name (letters, digits, _ . -, 32 at most)"
+        return "its member is not a name (letters, digits, _ . -, 32 at most)"
     if not isinstance(primary, str) or len(primary) > PRIMARY_MAX or not primary.isprintable():
-        return "its primary is no text"
+        return "its primary is not text"
     return ""

@@ -45,7 +45,7 @@ def settle(paths: SpoolPaths, uuid: bytes) -> Synced:
     try:
         mark = journal_synced.load(paths, settle=True)
     except FileNotFoundError:
-        mark = Finding(Kind.END, "it is not there: this is no standby's journal")
+        mark = Finding(Kind.END, "it is not there: this is not a standby's journal")
     if isinstance(mark, Finding) and mark.kind is Kind.NEWER:
         raise NewerFormat(file=path, version=mark.reason.split()[2].rstrip(","), known=VERSION)
     if isinstance(mark, Finding):

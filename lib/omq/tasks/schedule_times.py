@@ -96,8 +96,8 @@ def rule(name: str, when: str, zone: str, since_ns: int) -> Rule:
         _zone(name, zone)
         return Every(seconds, since_ns - since_ns % NS_PER_S)
     if when.strip().startswith("every"):
-        raise BadSchedule(name=name, reason=f"{escape(when)!r} is no interval such as 'every 15 "
-                          "min': a whole number of s, min, h or days")
+        raise BadSchedule(name=name, reason=f"{escape(when)!r} is not an interval such as 'every "
+                          "15 min': a whole number of s, min, h or days")
     fields = when.split()
     if len(fields) != FIELDS:
         raise BadSchedule(name=name, reason=f"{escape(when)!r} has {len(fields)} fields, cron has "

@@ -193,7 +193,7 @@ def _why(view: IndexView, entry: EntryRow, readers: list[ReaderRow]) -> Answer |
         return Answer(entry, "prepared", "it belongs to a unit of work in doubt: it waits for the "
                       "end of that", ["omq units lists them; --commit UNIT or --backout UNIT"])
     if entry.message.remembers:
-        return Answer(entry, "memory", "it is no message: a queue remembers the id of one by it "
+        return Answer(entry, "memory", "it is not a message: a queue remembers the id of one by it "
                       "(dedupe_s)" + (f" until {iso_time(entry.until_ns)}"
                                       if entry.state is EntryState.DEFERRED else
                                       "; its time is over"))

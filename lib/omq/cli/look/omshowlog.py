@@ -149,7 +149,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _source(location: Location, options: argparse.Namespace, since_ns: int) -> Iterable[Logged]:
     def lost(count: int) -> None:
-        say(NAME, f"{count} lines are no events")
+        say(NAME, f"{count} lines are not events")
 
     managed = systemctl.managed(location.paths)
     if options.journal or (managed is not None and not options.file and readable()):

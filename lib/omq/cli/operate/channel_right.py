@@ -100,8 +100,8 @@ def _defined(native: Client, options: argparse.Namespace) -> Channel | None:
 def _reset_sending(native: Client, location: Location, channel: Channel, batch: int, reason: str
                    ) -> None:
     if channel.foreign:
-        raise BadRequest(reason=f"what {channel.name} sends to is no omq (peer=foreign): it counts "
-                         "no batches")
+        raise BadRequest(reason=f"what {channel.name} sends to is not omq (peer=foreign): it "
+                         "counts no batches")
     _refuse_use(location, channel.name)
     refuse_doubt(native, channel.name)
     order = Reset(batch, secrets.token_hex(8))

@@ -188,7 +188,7 @@ def _follow(options: argparse.Namespace) -> int:
 def _standby(location: Location) -> spool.SpoolInfo:
     info = spool.open_spool(location.paths.root, writer=True, any_role=True)
     if info.instance.role is not Role.STANDBY:
-        raise BadRequest(reason=f"{info.paths.root} is no standby, but a "
+        raise BadRequest(reason=f"{info.paths.root} is not a standby, but a "
                          f"{info.instance.role.value}")
     return info
 
@@ -284,7 +284,7 @@ def _forget(options: argparse.Namespace) -> int:
     if not is_member_name(options.member) or not forget(info.paths, options.member):
         raise BadArgument(argument="--member", value=options.member,
                           rule="a standby that 'omq standby status' names")
-    print(f"{options.member} is no standby any more: no journal file is kept for it. It needs a "
+    print(f"{options.member} is no longer a standby: no journal file is kept for it. It needs a "
           "new 'omq standby init' to be one again")
     return Exit.OK
 

@@ -58,7 +58,7 @@ class ConversionLog:
                 self._at += len(line) + 1
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             self._file.close()
-            raise InputUnreadable(file=self._path, reason="it is no progress of omqconv: "
+            raise InputUnreadable(file=self._path, reason="it is not a progress file of omqconv: "
                                   f"{escape(str(error))}") from error
 
     def _take(self, record: dict[str, Any], *, first: bool) -> None:

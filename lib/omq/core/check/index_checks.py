@@ -214,7 +214,7 @@ class IndexChecks:
                 self._report.add(Rule.IDEL, name(number), "is not flagged as special")
         for column in ("q_load1", "q_load5", "q_load15", "q_rate1", "q_rate5", "q_rate15"):
             good = np.isfinite(v[column]) & (v[column] >= 0)
-            rows(Rule.QUEUE, ~good, f"{column} is no average", name)
+            rows(Rule.QUEUE, ~good, f"{column} is not an average", name)
 
     def _check_chains(self) -> None:
         v, count = self._v, self._entries

@@ -202,7 +202,7 @@ class UnitPlane:
         if session.queue:
             raise UnitOpen(what="a reader", wanted="a unit of work")
         if r.queue == IDEL or r.queue not in engine.rules:
-            raise BadRequest(reason=f"queue {r.queue} is no queue to take from")
+            raise BadRequest(reason=f"queue {r.queue} is not a queue to take from")
         server.sessions.check(session, "get", r.queue)
         self._give_up(session)
         left = self._limits.messages - session.party.active

@@ -146,7 +146,7 @@ def own_message_id(value: Any) -> bytes:
     """The id of a message: an identifier, but not of zeros alone, which is none."""
     raw = identifier(value, "message_id")
     if raw and not raw.rstrip(b"\0"):
-        raise wrong("message_id", value, "zeros alone are no id")
+        raise wrong("message_id", value, "zeros alone are not an id")
     return raw
 
 

@@ -155,7 +155,7 @@ def _said(fields: list[Any], terms: Terms, properties: dict[str, str]) -> dict[s
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Malformed("a property is no text")
+        raise Malformed("a property is not text")
     return str(value)
 
 

@@ -207,14 +207,14 @@ def _opened(sections: Iterable[tuple[int, Any]], spot: Spot) -> Parcel:
         found[number] = value
     body = found.get(values.DATA)
     if not isinstance(body, bytes):
-        raise ValueError("its body is no data")
+        raise ValueError("its body is not data")
     properties = found.get(values.APPLICATION) or {}
     if any(type(name) is not str or type(text) is not str for name, text in properties.items()):
-        raise ValueError("its properties are no texts")
+        raise ValueError("its properties are not text")
     notes = found.get(values.MESSAGE_ANNOTATIONS) or {}
     hops = notes.get(HOPS_SAID, 0)
     if type(hops) is not int or not 0 <= hops < 1 << 16:
-        raise ValueError("its hops are no number")
+        raise ValueError("its hops are not a number")
     durable, priority, ttl = _padded(found.get(values.HEADER), 3)
     said = _padded(found.get(values.PROPERTIES), 12)
     group, sequence = _text(said[10]), said[11] or 0
@@ -262,7 +262,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if type(value) is not str:
-        raise TypeError("an id is no text")
+        raise TypeError("an id is not text")
     return value
 
 
@@ -272,7 +272,7 @@ def _address(said: Any) -> Address:
     manager, queue = said
     if type(manager) is not str or type(queue) is not str or max(
             len(manager), len(queue)) > 255:
-        raise ValueError("an address is no text")
+        raise ValueError("an address is not text")
     return Address(manager, queue)
 
 

@@ -167,7 +167,7 @@ class CheckFile:
         try:
             action = Action(word.upper())
         except ValueError:
-            raise MapFailed(where, f"{escape(word)!r} is no action: "
+            raise MapFailed(where, f"{escape(word)!r} is not an action: "
                                    f"{', '.join(each.value for each in Action)}") from None
         if len(text) > TEXT_MAX or not text.isascii() or not (text.isprintable() or not text):
             raise MapFailed(where, f"its text is not ASCII, or has more than {TEXT_MAX} characters")
@@ -175,7 +175,7 @@ class CheckFile:
             raise MapFailed(where, f"{action.value} needs a text")
         if action in (Action.REDIRECT, Action.BCC) and (problem := "a reference" if "$" in text
                 else address_problem(text, smtputf8=False) or grammar_problem(text)):
-            raise MapFailed(where, f"{escape(text)!r} is no address: {problem}")
+            raise MapFailed(where, f"{escape(text)!r} is not an address: {problem}")
         if self.of_fields and action in (Action.PREPEND, Action.REPLACE) and (
                 not _FIELD.fullmatch(text)):
             raise MapFailed(where, f"{action.value} needs a field of a header: 'Name: value'")

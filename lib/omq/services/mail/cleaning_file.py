@@ -105,7 +105,7 @@ def _domains(entries: Mapping[str, Entry]) -> list[str]:
     for each in words:
         if domain_problem(each.removeprefix("!")):
             raise entries["masquerade_domains"].error(
-                f"{names.escape(each)!r} is no domain", "domains, with ! before those that stay")
+                f"{names.escape(each)!r} is not a domain", "domains, with ! before those that stay")
     return words
 
 

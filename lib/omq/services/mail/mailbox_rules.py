@@ -76,7 +76,7 @@ def rules_of(entries: Iterable[Entry], domains: Iterable[str]) -> MailboxRules:
 def _rule(entry: Entry, domains: frozenset[str]) -> tuple[str, MailboxRule]:
     key = entry.key.lower()
     if key[0] == "@" and key[1:] not in domains:
-        raise entry.error(f"{names.escape(key[1:])!r} is no domain of [local]",
+        raise entry.error(f"{names.escape(key[1:])!r} is not a domain of [local]",
                           ", ".join(sorted(domains)))
     if not set(key).isdisjoint(" /") or (key[0] != "@" and "@" in key and "*" not in key
                                          and not _is_mailbox(key)):

@@ -155,7 +155,7 @@ class Maildrop:
                 continue
             status = durable.status(self.folder / name)
             if NAME.fullmatch(name) is None or (status and not stat.S_ISREG(status.st_mode)):
-                self._tell(name, "this is no file of a mail; it is left alone")
+                self._tell(name, "this is not a mail file; it is left alone")
                 continue
             if status is not None:
                 kept = Kept(name, status.st_size, self._owner(name))

@@ -76,7 +76,7 @@ def checked(source: str, values: Sequence[str], check: Check) -> tuple[str, ...]
         raise MapFailed(source, f"more than {VALUES_MAX} values for one key")
     for each in found:
         if problem := check(each):
-            raise MapFailed(source, f"{escape(each)!r} is no address: {problem}")
+            raise MapFailed(source, f"{escape(each)!r} is not an address: {problem}")
     return found or None
 
 
@@ -245,7 +245,7 @@ class SqliteMap:
             raise MapFailed(self.name, f"more than {VALUES_MAX} rows for one key")
         found = [row[0] for row in rows if row[0] is not None]
         if not all(isinstance(each, str) for each in found):
-            raise MapFailed(self.name, "the first column is no text")
+            raise MapFailed(self.name, "the first column is not text")
         return checked(self.name, [one for each in found for one in each.split(",")], self.check)
 
 

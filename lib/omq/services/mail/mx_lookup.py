@@ -167,11 +167,11 @@ class NamesWorker:
         except (dns.exception.Timeout, dns.resolver.NoNameservers, OSError) as error:
             return Found(status="4.4.3", problem=f"looking up {domain} failed: {error}")
         except (dns.exception.DNSException, ValueError) as error:  # no name for the DNS
-            return _never(TTL_MIN_S, "5.1.2", f"{domain} is no domain: {error}")
+            return _never(TTL_MIN_S, "5.1.2", f"{domain} is not a domain: {error}")
 
     def _exchangers(self, domain: str) -> Found:
         if problem := domain_problem(domain):
-            return _never(TTL_MIN_S, "5.1.2", f"{domain} is no domain: {problem}")
+            return _never(TTL_MIN_S, "5.1.2", f"{domain} is not a domain: {problem}")
         answer = self._ask(domain, "MX")
         records, ttl_s = answer.records, answer.ttl_s
         listed = [(each.preference, str(each.exchange).rstrip(".").lower()) for each in records]

@@ -176,7 +176,7 @@ def _field_problem(line: str, known: frozenset[str]) -> str:
         if piece[0] in ("{", "}"):
             return "a bracket alone; '{{' and '}}' stand for brackets"
         if piece[1] is not None and piece[1] not in known:
-            return (f"{{{escape(piece[1])}}} is no field here; known are "
+            return (f"{{{escape(piece[1])}}} is not a field here; known are "
                     f"{', '.join(sorted(known))}")
     return ""
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MECHANISMS: Final = ("PLAIN", "LOGIN")
-_NOT_BASE64: Final = "501 5.5.2 that is no base64"
-_NOT_PLAIN: Final = "501 5.5.2 that is no answer of this mechanism"
+_NOT_BASE64: Final = "501 5.5.2 that is not base64"
+_NOT_PLAIN: Final = "501 5.5.2 that is not an answer of this mechanism"
 _USER: Final = "VXNlcm5hbWU6"  # "Username:", which some clients wait for
 _PASSWORD: Final = "UGFzc3dvcmQ6"
 

@@ -62,7 +62,7 @@ def plain_local(local: str) -> str:
 def domain_problem(domain: str) -> str | None:
     """Why this is no domain and no address literal."""
     if domain.startswith("["):
-        return None if literal(domain) else "its address literal is no address"
+        return None if literal(domain) else "its address literal is not an address"
     if len(domain.encode()) > DOMAIN_BYTES_MAX:
         return f"its domain has more than {DOMAIN_BYTES_MAX} bytes"
     for label in domain.removesuffix(".").split("."):

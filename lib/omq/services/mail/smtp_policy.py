@@ -106,7 +106,7 @@ def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
                         "-1, or smtp_tls_certificate and submission_users set")
     asked = peer_of(settings.smtp_filter) if settings.smtp_filter else None
     if settings.smtp_filter and (asked is None or not asked.port):
-        raise wrong(conf_dir, "smtp_filter", "this is no host and port", "host:port, or nothing")
+        raise wrong(conf_dir, "smtp_filter", "this is not a host and port", "host:port, or nothing")
     if asked is not None and settings.smtp_filter_return_port < 0:
         raise wrong(conf_dir, "smtp_filter_return_port", "the filter could give nothing back",
                     "a port of this host, which the filter is told")

@@ -90,7 +90,7 @@ def policy_of(data: bytes, identity: str) -> StsPolicy:
     if mode not in MODES:
         raise NotAPolicyError(f"its mode is none of {', '.join(MODES)}")
     if not (age.isascii() and age.isdigit() and len(age) <= 10):
-        raise NotAPolicyError("max_age is no number of seconds")
+        raise NotAPolicyError("max_age is not a number of seconds")
     if not patterns and mode != "none":
         raise NotAPolicyError("it names no mx")
     if len(patterns) > PATTERNS_MAX:
@@ -102,5 +102,5 @@ def _pattern(text: str) -> str:
     name = text.lower().rstrip(".")
     problem = domain_problem(name.removeprefix("*."))
     if problem:
-        raise NotAPolicyError(f"mx {text[:60]!r} is no name of hosts: {problem}")
+        raise NotAPolicyError(f"mx {text[:60]!r} is not a name of hosts: {problem}")
     return name

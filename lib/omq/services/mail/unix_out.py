@@ -153,7 +153,7 @@ class UnixOutService(ChannelService):
         recipients = tuple(dict.fromkeys(mail.lines(own))) or envelope.recipients
         problems = {each: mail.address_problem(each, smtputf8=True) for each in recipients}
         if envelope.sender and mail.address_problem(envelope.sender, smtputf8=True):
-            problems = dict.fromkeys(recipients, "the sender is no address")
+            problems = dict.fromkeys(recipients, "the sender is not an address")
         ways: dict[str, Way] = {each.recipient: each for each in known}
         for each in recipients:
             if each not in ways:
