@@ -48,7 +48,7 @@ def page(schemas: Mapping[str, pa.Schema]) -> str:
            "[ANALYTICS](ANALYTICS.md) says how the tables come about and how to read them.", "",
            "Times in `*_ns` are nanoseconds since 1970 (UTC), timestamps have microseconds and the "
            "zone UTC. Null: it did",
-           "not happen, or nobody knows. What is *not stored* follows from other columns of its "
+           "not happen, or is not known. What is *not stored* follows from other columns of its "
            "row, and is",
            "there in the views of `omqtools.omqspark.views.database(OUT)`, in `tables.frame`, and "
            "in those",

@@ -201,7 +201,7 @@ def test_tools_do_not_take_a_memory_for_a_message(
     assert launch.run("omqwhy", ["order-1", *place]) == 0
     assert "on A (ready" in capfd.readouterr().out, "the id is the message's"
     assert launch.run("omqlog", ["--message", "2", *place]) == 0
-    assert "no message: a queue remembers" in capfd.readouterr().out
+    assert "not a message: a queue remembers" in capfd.readouterr().out
 
 
 def test_what_is_remembered_is_shown_apart(keyed: Instance, capfd: pytest.CaptureFixture[str]

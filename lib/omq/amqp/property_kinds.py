@@ -67,14 +67,14 @@ def decimal_bytes(kind: str, text: str) -> bytes:
     try:
         sign, figures, exponent = Decimal(text).as_tuple()
     except InvalidOperation as error:
-        raise ValueError(f"no {kind}: {text[:40]}") from error
+        raise ValueError(f"not a {kind}: {text[:40]}") from error
     top = sign << (8 * size - 1)
     if not isinstance(exponent, int):
         word = top | (0b11111 if exponent in ("n", "N") else 0b11110) << (8 * size - 6)
     else:
         number, power = int("".join(map(str, figures))), exponent + bias
         if number >= 10**digits or not 0 <= power <= 2 * bias + digits:
-            raise ValueError(f"no {kind}: {text[:40]}")
+            raise ValueError(f"not a {kind}: {text[:40]}")
         word = top | (power << bits | number if number < 1 << bits else
                       0b11 << (8 * size - 3) | power << (bits - 2) | number & ((1 << bits - 2) - 1))
     return word.to_bytes(size, "big")

@@ -181,10 +181,10 @@ class Settings(MailSettings):
         "yet; one user other than the owner and root may take half of it")
     units_in_doubt_max: int = _number("ipc", 1000, 1, 100_000,
         "most units of work in doubt (prepared and not ended); one user other than the owner and "
-        "root may have half of them, so that nobody shuts out the others")
+        "root may have half of them, so that no user shuts out the others")
     unit_in_doubt_warn_s: int = _number("ipc", 600, 1, 86400 * 365,
-        "a unit of work that is in doubt for so long raises an event: its messages wait for "
-        "somebody to decide")
+        "a unit of work that is in doubt this long raises an event: its messages wait for "
+        "a decision")
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again; its idle work is done then")
 
@@ -246,7 +246,7 @@ class Settings(MailSettings):
         "how many events of one kind and cause are logged within event_period_s; of any more only "
         "the number is")
     event_period_s: int = _number("daemons", 60, 1, 86400,
-        "see event_burst; somebody who asks wrongly again and again must not fill the log")
+        "see event_burst; a client that repeats a wrong request must not fill the log")
     operator_confirm_messages: int = _number("daemons", 10, 0, 1_000_000,
         "tools ask before they change more messages than this, unless --yes is given")
     operator_undo_s: int = _number("daemons", 3600, 0, 30 * 86400,

@@ -61,7 +61,7 @@ class Sections:
             if code < 0:
                 code = NAMES.get(d.named, -1)
             if code < _HEADER or code > _FOOTER:
-                raise Malformed("no section of a message")
+                raise Malformed("not a section of a message")
             if code < last or (code == last and code != _DATA and code != _SEQUENCE) or (
                     _DATA <= last < _FOOTER and code < _FOOTER and code != last):
                 raise Malformed("the sections of a message are not in order")
@@ -73,7 +73,7 @@ class Sections:
             d.skip()
             beside += d.at - begins
             if beside > head_max:
-                raise Malformed("more is beside the body than a message may have")
+                raise Malformed("more is around the body than a message may have")
             self._section(d, code, value_at)
         if parts:
             self.body = parts[0] if len(parts) == 1 else b"".join(parts)

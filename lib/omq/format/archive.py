@@ -167,7 +167,7 @@ def decode_header(data: bytes, magic: bytes = MAGIC) -> ArchiveHeader | Finding:
      last, follows, frames, journal_bytes, journal_crc, page, time_ns, time_min, time_max, raw,
      payload, rest, *blocks, seals_crc, zstd_frames, _) = HEADER.unpack_from(data)
     if found != magic:
-        return Finding(Kind.FOREIGN, "no archive file: wrong magic")
+        return Finding(Kind.FOREIGN, "not an archive file: wrong magic")
     if version != VERSION:
         return Finding(Kind.NEWER if version > VERSION else Kind.FOREIGN,
                        f"archive version {version}, known {VERSION}")

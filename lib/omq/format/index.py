@@ -287,7 +287,7 @@ def read_header(buffer: memoryview) -> IndexHeader | Finding:
     (magic, crc, version, used, flags, uuid, boot, epoch, pid, _, started, time_ns, messages,
      entries, queues, readers, buckets, _, size, lsn, _) = HEADER.unpack_from(buffer, at)
     if magic != MAGIC:
-        return Finding(Kind.FOREIGN, "no index segment: wrong magic")
+        return Finding(Kind.FOREIGN, "not an index segment: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"index version {version}, known {VERSION}")
     if version < VERSION:

@@ -212,7 +212,7 @@ def whole(kind: str, text: str) -> int:
     """The number that such a text writes. ValueError."""
     low, high = WHOLE[kind]
     if not _WHOLE.fullmatch(text) or not low <= (number := int(text)) < high:
-        raise ValueError(f"no {kind}: {text[:40]}")
+        raise ValueError(f"not a {kind}: {text[:40]}")
     return number
 
 

@@ -141,7 +141,7 @@ def payload_bytes(head: bytes | memoryview) -> int | Finding:
     """How many bytes of payload follow this head (HEAD.size bytes), before they are there."""
     magic, _, version, _, _, _, _, _, length, _, _, _, _ = HEAD.unpack_from(head)
     if magic != PIECE_MAGIC:
-        return Finding(Kind.CORRUPT, "no piece of a stream: wrong magic")
+        return Finding(Kind.CORRUPT, "not a piece of a stream: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"stream version {version}, known {VERSION}")
     if length > PAYLOAD_MAX:

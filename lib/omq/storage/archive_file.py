@@ -152,7 +152,7 @@ class ArchiveFile:
             if not chosen:
                 continue
             if index >= self.frames:  # and so are all that follow
-                lost = f"blocks {low} to {end - 1} are behind the cut"
+                lost = f"blocks {low} to {end - 1} are after the cut"
                 yield low, self._finding(lost, self.source.size(), kind=Kind.GAP)
                 return
             raw = self.frame(index)

@@ -192,7 +192,7 @@ class OmqConsumer(Consumer):
         try:
             return _Proxy(Message.decode(body), native)
         except DecodeError as error:
-            LOG.error("omq: a message of %s is none of dramatiq's, it goes to %s: %s",
+            LOG.error("omq: a message of %s is not a task of dramatiq; it goes to %s: %s",
                       native.queue, self._dead, error)
             self._settle(lambda: native.move(self._dead))
             return None

@@ -83,7 +83,7 @@ class Channel(virtual.Channel):
         try:
             self._put(queue, message)
         except (UnknownQueue, QueueGone):
-            LOG.debug("queue %s has gone, it gets no copy", queue)
+            LOG.debug("queue %s is gone and gets no copy", queue)
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         if not exchange:

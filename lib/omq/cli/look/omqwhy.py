@@ -144,8 +144,8 @@ def main(argv: list[str] | None = None) -> int:
             if not answers:
                 lost = f", or it is one of {len(seen.findings)} damaged places" if (
                     seen.findings) else ""
-                say(NAME, f"no message {text} waits here{lost} (omqlog --message tells what became "
-                    "of it)")
+                say(NAME, f"no message {text} waits here{lost} (omqlog --message shows what "
+                    "happened to it)")
             _show(answers, as_json=options.json)
     return Exit.OK if found else Exit.NO
 

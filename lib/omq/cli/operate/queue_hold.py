@@ -60,7 +60,7 @@ def set_queue(name: str, location: Location, queue: str, reason: str, *, get: bo
         _allowed(row, key) == value for key, value in wanted.items()), pause) if pid else None
     note_command(location, words, reason, row.messages if row else 0, "messages")
     if row is None:
-        say(name, f"no queue manager runs: {QUEUES_FILE} says it for its next start")
+        say(name, f"no queue manager runs: {QUEUES_FILE} has it for its next start")
     return row
 
 

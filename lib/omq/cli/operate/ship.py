@@ -84,7 +84,7 @@ def lines(state: ShipState) -> list[str]:
     base = (f"LSN {found['base_lsn']}, {iso_time(found['base_time_ns'])}" if found["base_time_ns"]
             else "none yet")
     return [f"{'to':<16}{found['url']}", f"{'shipped':<16}LSN {found['shipped_lsn']} of "
-            f"{'what nobody says' if known is None else known}", f"{'lost by now':<16}"
+            f"{'unknown' if known is None else known}", f"{'lost by now':<16}"
             + ("not known: no queue manager has run since this began" if waits is None else
                f"what came in the last {duration(waits)}" + (f", {size(lacks)}" if lacks else "")
                if waits else "nothing"),

@@ -112,9 +112,9 @@ def _init(options: argparse.Namespace) -> int:
     location = locate(options)
     paths = location.paths
     if not options.words:
-        raise BadRequest(reason="say behind -- how the primary is reached, like 'omq standby init "
-                         "--member b -- tls://east.example.org', or '... -- ssh east omq standby "
-                         "send'")
+        raise BadRequest(reason="give, after --, how the primary is reached, like 'omq standby "
+                         "init --member b -- tls://east.example.org', or '... -- ssh east omq "
+                         "standby send'")
     parse(options.words)
     if not is_member_name(options.member):
         raise BadArgument(argument="--member", value=options.member,
@@ -170,7 +170,7 @@ def _follow(options: argparse.Namespace) -> int:
     if options.words and shlex.join(words) != instance.primary:
         instance = replace(instance, primary=shlex.join(words))
     if not words:
-        raise BadRequest(reason="say behind -- how the primary is reached")
+        raise BadRequest(reason="give, after --, how the primary is reached")
     signals = Signals()
     signals.install()
     parse(words)
@@ -327,7 +327,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="with init and rejoin: the name of this standby; with forget: the "
                              "one to forget")
     parser.add_argument("--rate", type=_rate, default=0, metavar="BYTES",
-                        help="with init: take no more than so many bytes a second, like 20M")
+                        help="with init: take at most this many bytes a second, like 20M")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="with send: instead of standby_silence_s")
     parser.add_argument("--from", dest="source", type=Path, metavar="DIR",

@@ -74,7 +74,7 @@ class Console:
         waits for it; the rest of his wait behind that. ConsoleBusy, HTTPRequestTimeout."""
         async with self._readers.turn(USER.get()), self._history:
             if request.transport is None or request.transport.is_closing():
-                raise web.HTTPRequestTimeout(reason="the client has gone")
+                raise web.HTTPRequestTimeout(reason="the client is gone")
             yield
 
     async def check(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -87,7 +87,7 @@ def unseen(moment: Moment, shown: Iterable[str]) -> str:
     """The deepest queues that the first page did not have when it was loaded."""
     known = set(shown)
     new = [each.row.name for each in deepest(moment) if each.row.name not in known]
-    return f"Now also: {', '.join(new)}. Load the page anew to see them." if new else ""
+    return f"Now also: {', '.join(new)}. Reload the page to see them." if new else ""
 
 
 def live(moment: Moment, shown: Iterable[str] | None) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class IndexChecks:
         rows(Rule.MESSAGE, live & (fleeting == kept), "its body lies in the wrong kind of file",
              name)
         rows(Rule.MESSAGE, live & (flags & HAS_ID == 0)
-             & (v["m_key"][:count] != v["m_qpool"][:count]), "key of an id that nobody gave", name)
+             & (v["m_key"][:count] != v["m_qpool"][:count]), "key of an id that nothing has", name)
         place = (v["m_file"][:count].astype(np.int64) << 32) | record
         self._report.twice(Rule.SLOT, place, live & kept & (record != NO_RECORD),
                            "another message has the same pool record", name)
@@ -246,7 +246,7 @@ class IndexChecks:
             good = row < count
             inside = np.where(good, row, 0)
             good &= ready[inside] & (chain[inside] == at) if count else False
-            rows(Rule.CHAIN, ~good, f"its {what} entry is none of its own",
+            rows(Rule.CHAIN, ~good, f"its {what} entry is not one of its own",
                  lambda c: f"{self._queue_name(c // PRIORITIES)} priority {c % PRIORITIES}", at)
         odd = (head == 0) != (tail == 0)
         rows(Rule.CHAIN, odd, "has a first entry and no last one, or the other way",

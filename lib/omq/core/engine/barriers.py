@@ -233,7 +233,7 @@ def said_in(payload: bytes | memoryview) -> str:
     """The property MEMBERS of a payload. BadRequest."""
     found = message_format.bounds(payload)
     if isinstance(found, Finding):
-        raise BadRequest(reason=f"no message: {found.reason}")
+        raise BadRequest(reason=f"not a message: {found.reason}")
     properties = message_format.decode_properties(payload[found[0] : found[1]])
     if isinstance(properties, Finding) or not (text := properties.get(MEMBERS)):
         raise BadRequest(reason=f"a barrier names its members in the property {MEMBERS}")

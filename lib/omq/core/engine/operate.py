@@ -215,7 +215,7 @@ def _targets(core: Core, order: Order, slot: int, entry: int) -> tuple[Part, ...
     if not queues[0]:
         raise UnknownQueue(queue="of origin (none is known: name one)")
     if any(queue in (IDEL, POISON) for queue in queues):
-        raise BadRequest(reason="nobody but the queue manager puts messages on IDEL and POISON")
+        raise BadRequest(reason="only the queue manager puts messages on IDEL and POISON")
     priority = t.e_priority[entry] if order.priority is None else order.priority
     return tuple(Part(queue, priority) for queue in queues)
 

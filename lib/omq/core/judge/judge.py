@@ -92,7 +92,7 @@ def judge_files(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, poo
 
 def judge_names(control: PoolControl | None, queues: dict[int, str], known_qpool: int
                 ) -> list[Found]:
-    """Behind redo: messages without poolctrl, and no name of a queue in the journal."""
+    """Behind redo: messages without poolctrl, and not the name of a queue in the journal."""
     if control is not None or queues or not known_qpool:
         return []
     return [Found(Case.CONTROL_LOST, _CONTROL, "poolctrl and the names of the queues are lost")]

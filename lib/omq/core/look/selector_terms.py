@@ -47,7 +47,7 @@ def word(text: str, at: int, *, files: bool = True) -> tuple[Node, int] | None:
     if name in WORDS or name.startswith(("property:", "header:")):
         return term(_plain(raw, text), files=files), end
     if value[:1].isalpha() and value.upper() not in _BARE:
-        raise wrong(raw, f"there is no field {name}; a text stands in quotes, and between two "
+        raise wrong(raw, f"there is no field {name}; put texts in quotes; between two "
                     "names there are blanks")
     return None
 

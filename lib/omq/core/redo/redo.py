@@ -67,7 +67,7 @@ def note_queue(queues: dict[int, str], definitions: dict[str, str], frame: Frame
     """A frame about a queue, with its payload."""
     rule, text = BY_NUMBER[frame[At.TYPE]], checked(frame, raw)
     if not text or not text.isascii() or b"\0" in text:
-        raise Unusable("no name of a queue")
+        raise Unusable("not the name of a queue")
     told = text.decode("ascii")
     if rule.about is About.QUEUE:
         queues[frame[At.QUEUE]] = told
@@ -77,7 +77,7 @@ def note_queue(queues: dict[int, str], definitions: dict[str, str], frame: Frame
     elif name := name_in(told):
         definitions[name] = told
     else:
-        raise Unusable("no definition of a queue")
+        raise Unusable("not the definition of a queue")
 
 
 _IN_BULK = mask(lambda rule: rule.entry is not None) | MOVES_BODIES

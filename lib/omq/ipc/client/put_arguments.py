@@ -32,7 +32,8 @@ def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
         if not isinstance(outgoing, Outgoing):
             raise arguments.wrong("outgoing", outgoing, "it is an omq.Outgoing")
         if body or priority is not None or properties or persistent is not None:
-            raise BadRequest(reason="what an Outgoing says is not said beside it")
+            raise BadRequest(reason="an Outgoing has its own attributes: do not give them as "
+                                    "arguments, too")
         if not listed and not outgoing.queues:
             raise arguments.wrong("queues", queues, "it names a queue at least")
         return outgoing, listed

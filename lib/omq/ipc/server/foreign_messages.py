@@ -90,7 +90,7 @@ def _check_several(copy: memoryview, at: int, count: int, length: int) -> None:
 def _check(payload: bytes, parts: int, said: tuple[int, int, int, int, int], key: int) -> None:
     found = decode(payload)
     if isinstance(found, Finding):
-        raise BadRequest(reason=f"no message: {found.reason}")
+        raise BadRequest(reason=f"not a message: {found.reason}")
     flags, size, crc, correlation, expiry = said
     head = found.descriptor
     properties = decode_properties(payload[found.properties_at : found.body_at])

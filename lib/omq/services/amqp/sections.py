@@ -122,7 +122,7 @@ class Rest:
             self._behind += view[at:]
             at = len(view)
             if len(self._behind) > FOOT_BYTES_MAX:
-                raise Untranslatable("amqp:decode-error", "too much stands behind the body")
+                raise Untranslatable("amqp:decode-error", "too much follows the body")
         return bytes(out)
 
     def _more(self) -> Place | None:
@@ -134,7 +134,7 @@ class Rest:
             try:
                 self._utf8.decode(bytes(body), final)
             except UnicodeDecodeError as error:
-                raise Untranslatable("amqp:decode-error", f"no string: {error}") from error
+                raise Untranslatable("amqp:decode-error", f"not a string: {error}") from error
 
     def end(self) -> bytes:
         """Its footer, as of `footer`; whether that was all of it. Untranslatable."""

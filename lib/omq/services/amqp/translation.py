@@ -72,7 +72,7 @@ def decoded(data: bytes, terms: Terms, kind: str = "", foot: bytes = b"") -> Out
         message.read(bytes(data), HEAD_BYTES_MAX)
         return _outgoing(message, terms, kind, foot or message.footer)
     except UNREADABLE as error:
-        raise Untranslatable("amqp:decode-error", f"no message of AMQP: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"not an AMQP message: {error}") from error
     except (BadArgument, BadName) as error:
         raise Untranslatable("amqp:invalid-field", str(error)) from error
 
@@ -204,7 +204,7 @@ def encoded(message: Native | Browsed) -> bytes:
     try:
         return _encoded(message)
     except UNREADABLE as error:
-        raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"cannot be an AMQP message: {error}") from error
 
 
 def encoded_head(message: Native | Browsed) -> bytes | None:
@@ -216,7 +216,7 @@ def encoded_head(message: Native | Browsed) -> bytes | None:
     try:
         head = _encoded(message, bodiless=True)
     except UNREADABLE as error:
-        raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"cannot be an AMQP message: {error}") from error
     return head + sections.opening(kind, message.size)  # `footer` follows
 
 

@@ -188,7 +188,7 @@ def opened(data: bytes, most: int) -> list[Parcel]:
         return [_bundled(inner, replace(spot, sequence=spot.sequence + at) if spot.batch else spot)
                 for at, (_, inner) in enumerate(said[1:])]
     except (*_UNREADABLE, BadArgument, BadName, BadProperty) as error:
-        raise NotAParcel(f"no message of a channel: {error}") from error
+        raise NotAParcel(f"not a message of a channel: {error}") from error
 
 
 def _bundled(data: bytes, spot: Spot) -> Parcel:

@@ -134,7 +134,7 @@ def take(unit: Unit, key: bytes) -> tuple[Message, Record]:
         if best is None or record.batch > best[1].batch:
             best = message, record
     if best is None:
-        raise RecordLost("its record is not there, or somebody else has it")
+        raise RecordLost("its record is not there, or another process has it")
     return best
 
 

@@ -184,7 +184,7 @@ class CheckFile:
         if "$" in _REFERENCE.sub("", text) or any(
                 each > (0 if negated else expression.groups) for each in numbers):
             raise MapFailed(where, f"{escape(text)!r}: $1 to ${expression.groups} and $$ are known "
-                                   "here, and none behind !")
+                                   "here, and none after !")
         return _Rule(where, expression, negated, action, text)
 
 
@@ -220,7 +220,7 @@ def _compiled(where: str, pattern: str, flags: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise MapFailed(where, f"no expression of RE2: {told}") from error
+        raise MapFailed(where, f"not an RE2 expression: {told}") from error
     if expression.programsize > PROGRAM_MAX:
         raise MapFailed(where, f"an expression of {expression.programsize} steps, allowed are "
                                f"{PROGRAM_MAX}: fewer or smaller repetitions {{m,n}}")

@@ -105,7 +105,7 @@ class Maildrop:
         try:
             return decode(read_file(self.folder / name, limit), name)
         except FileNotFoundError:
-            self._tell(name, "it has gone from the maildrop")
+            self._tell(name, "it is gone from the maildrop")
             self._forget(name)
         except DropDamaged as error:
             self._set_aside(name, str(error))

@@ -155,7 +155,7 @@ class RegexpMap:
             except re2.error as error:
                 reason = error.args[0] if error.args else error
                 told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-                raise MapFailed(where, f"no expression of RE2: {told}") from error
+                raise MapFailed(where, f"not an RE2 expression: {told}") from error
             values = tuple(each.strip() for each in found[2].split(",") if each.strip())
             for value in values:
                 _check_references(where, value, expression.groups)

@@ -169,7 +169,7 @@ def _check_postmaster(routes: Routes, local: Section, aliases: Section) -> None:
             reason = failures[0].reason if failures else "it leads nowhere"
             at = aliases if aliases.entries else local
             raise at.error(f"mail for {POSTMASTER}@{domain} cannot be delivered: {reason}",
-                           "an alias that leads to somebody, or none")
+                           "an alias that leads to an address, or none")
 
 
 def _literals(local: Section, default: frozenset[str]) -> frozenset[str]:
@@ -234,15 +234,15 @@ def _delimiter(local: Section) -> str:
     entry = local.entries.get("delimiter")
     if entry is None or entry.value in ("", *_DELIMITERS):
         return entry.value if entry is not None else ""
-    raise entry.error("no delimiter", f"one of {' '.join(_DELIMITERS)}, or nothing")
+    raise entry.error("not a delimiter", f"one of {' '.join(_DELIMITERS)}, or nothing")
 
 
 def _tls_rule(entry: Entry) -> TlsRule:
     level, *hosts = entry.value.lower().replace(",", " ").split() or [""]
     if level not in TLS_LEVELS or (hosts and level not in ("verify", "secure")) or (
             not all(map(_TLS_HOST.fullmatch, hosts))):
-        raise entry.error("no rule for TLS", f"{', '.join(TLS_LEVELS)}; patterns of names "
-                          "behind verify and secure")
+        raise entry.error("not a TLS rule", f"{', '.join(TLS_LEVELS)}; patterns of names "
+                          "after verify and secure")
     return TlsRule(level, tuple(hosts))
 
 
@@ -275,7 +275,7 @@ def _alias(entry: Entry) -> tuple[str, tuple[str, ...]]:
                               f"{problem or 'a space'}", "one or more addresses or names, "
                               "separated by commas")
     if not members:
-        raise entry.error("an alias for nobody", "one or more addresses or names")
+        raise entry.error("an alias without members", "one or more addresses or names")
     return entry.key.lower(), members
 
 

@@ -58,7 +58,7 @@ def _plain(first: bytes | None) -> Exchange:
     if len(parts) != 3 or not parts[1]:
         raise SaslError(_NOT_PLAIN)
     if parts[0] not in ("", parts[1]):
-        raise SaslError("535 5.7.8 nobody may act for somebody else here")
+        raise SaslError("535 5.7.8 acting for another user is not allowed here")
     return Credentials("PLAIN", parts[1], parts[2])
 
 

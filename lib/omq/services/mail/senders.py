@@ -40,7 +40,7 @@ def _line(entry: Entry) -> tuple[str, frozenset[str]]:
             raise entry.error(f"{names.escape(word)!r} is not a sender",
                               "addresses, @domains or *, separated by commas")
     if not words:
-        raise entry.error("nobody to send as", "addresses, @domains or *")
+        raise entry.error("no sender to send as", "addresses, @domains or *")
     return entry.key.lower(), frozenset(_plain(word) for word in words)
 
 

@@ -102,7 +102,7 @@ def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
     users = load_users(conf_dir, settings.submission_users) if settings.submission_users else None
     for key in ("submission_port", "submissions_port"):
         if getattr(settings, key) >= 0 and (tls is None or users is None):
-            raise wrong(conf_dir, key, "passwords need TLS, and somebody who has one",
+            raise wrong(conf_dir, key, "passwords need TLS, and a file of users",
                         "-1, or smtp_tls_certificate and submission_users set")
     asked = peer_of(settings.smtp_filter) if settings.smtp_filter else None
     if settings.smtp_filter and (asked is None or not asked.port):

@@ -88,7 +88,7 @@ def policy_of(data: bytes, identity: str) -> StsPolicy:
         raise NotAPolicyError(f"its version is not {_VERSION}")
     mode, age = fields.get("mode", ""), fields.get("max_age", "")
     if mode not in MODES:
-        raise NotAPolicyError(f"its mode is none of {', '.join(MODES)}")
+        raise NotAPolicyError(f"its mode is not one of {', '.join(MODES)}")
     if not (age.isascii() and age.isdigit() and len(age) <= 10):
         raise NotAPolicyError("max_age is not a number of seconds")
     if not patterns and mode != "none":

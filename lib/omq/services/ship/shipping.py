@@ -118,8 +118,8 @@ class Shipping:
     def _last(self, name: str) -> Seal:
         found = read_start(self._place, name)
         if found is None or found.mark is None or found.uuid != self._instance.uuid:
-            raise PlaceDamaged(url=self._place.url, name=name, reason="the last object is none of "
-                               "this instance's journal")
+            raise PlaceDamaged(url=self._place.url, name=name, reason="the last object is not part "
+                               "of this instance's journal")
         return found
 
     def _follow(self) -> None:
@@ -231,7 +231,7 @@ class Shipping:
         assert chain is not None
         before = [each for each in bases_of(self._place, chain.term) if each.file <= number]
         if not before:
-            raise StreamBroken(peer="a base", reason=f"no base is there that knows where journal "
+            raise StreamBroken(peer="a base", reason=f"no base says where journal "
                                f"file {number} was shipped")
         start = before[-1]
         if number == start.file:

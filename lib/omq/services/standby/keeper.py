@@ -273,7 +273,7 @@ class Keeper:
         if held is not None and now >= held.until:
             self._hung = False
             self._not_before = now + 2 * self._ttl_ns
-            self._lose("the queue manager stands still")
+            self._lose("the queue manager hangs")
             self._program.stop(STOP_S)
 
     def _lose(self, reason: str) -> None:

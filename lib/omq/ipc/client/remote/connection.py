@@ -105,7 +105,8 @@ class RemoteConnection:
         listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
         if outgoing is not None:
             if body or any(value not in (None, b"", "", 0, {}, False) for value in more.values()):
-                raise BadRequest(reason="what an Outgoing says is not said beside it")
+                raise BadRequest(reason="an Outgoing has its own attributes: do not give them "
+                                        "as arguments, too")
             made = outgoing
         else:
             known = {name: value for name, value in more.items()
