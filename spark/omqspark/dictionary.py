@@ -1,6 +1,6 @@
 """The data dictionary: what each column means, in which unit, said once.
 
-It stands in the Delta tables themselves (the comment of each column, which DESCRIBE TABLE shows),
+It is in the Delta tables themselves (the comment of each column, which DESCRIBE TABLE shows),
 in what `omq-spark tables --columns` prints, and in lib/omq/docs/DATA-DICTIONARY.md, which `make
 dictionary` makes anew of the schemas of a run; tests/spark/test_dictionary.py compares them. Names,
 order and types come from the schemas, words from meanings.py. Times in *_ns are nanoseconds since

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -58,9 +59,10 @@ def following(pid: int, browser: Browser) -> None:
     try:
         for process in each:
             process.start()
-        time.sleep(1.0)  # they are connected: a benchmark measures a time anyway
+        pause = threading.Event()
+        pause.wait(1.0)  # they are connected
         before, began = cpu_seconds(pid), time.monotonic()
-        time.sleep(FOLLOW_S)
+        pause.wait(FOLLOW_S)
         spent = 1e3 * (cpu_seconds(pid) - before) / (time.monotonic() - began)
     finally:
         for process in each:

@@ -41,7 +41,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "cut": (_text('{"format": 1, "uu'), "no JSON object"),
     "list": (_text("[1]"), "no JSON object"),
     "no keys": (_text("{}"), "its format is not a version number"),
-    "format text": (_text(json.dumps({"format": "1", "uuid": OTHER})), "no version number"),
+    "format text": (_text(json.dumps({"format": "1", "uuid": OTHER})), "not a version number"),
     "uuid number": (_text('{"format": 1, "uuid": 5}'), "32 hexadecimal digits"),
     "uuid short": (_text('{"format": 1, "uuid": "00"}'), "32 hexadecimal digits"),
 }

@@ -45,7 +45,7 @@ _KINDS: Final = {  # bytes, bits of the exponent, of the number, its digits, wha
 
 def decimal_text(kind: str, raw: bytes) -> str:
     """A sign, an exponent, a whole number; with 11 at the beginning the number begins with 100 and
-    the exponent is two bits behind it."""
+    the exponent is two bits after it."""
     size, exponent_bits, bits, digits, bias = _KINDS[kind]
     word = int.from_bytes(raw, "big")
     sign, rest = word >> (8 * size - 1), word & ((1 << (8 * size - 1)) - 1)
@@ -91,7 +91,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def said(value: Any) -> tuple[str, str]:
-    """(kind, text) of a value; "string" is one of them, "encoded" what is no primitive."""
+    """(kind, text) of a value; "string" is one of them, "encoded" what is not a primitive."""
     kind, text = _said(value)
     if kind == "string" or (kind in _BACK and encoded(_BACK[kind](kind, text)) == encoded(value)):
         return kind, text

@@ -56,7 +56,7 @@ class Settings(MailSettings):
         "journal files that are kept for a standby that is away or slow; one that falls further "
         "behind needs a new base copy; none are kept when the disk runs short")
     archive: str = _choice("journal", "keep", ("keep", "delete"),
-        "what becomes of a retired journal file: kept in archive/ for analytics, or deleted")
+        "what happens to a retired journal file: kept in archive/ for analytics, or deleted")
 
     archive_level: int = _number("archive", 3, 1, 19,
         "how hard archive files are compressed (zstd): higher is smaller and slower to make")

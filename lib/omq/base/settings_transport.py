@@ -99,7 +99,7 @@ class TransportSettings(WebSettings):
     smtp_policy_for: str = choice("milter", "strangers", ("strangers", "all"),
         "about whose recipients: of clients that may not send to everybody, or all")
     smtp_policy_default: str = choice("milter", "tempfail", ("tempfail", "accept"),
-        "what becomes of a recipient about which a service gives no answer that makes sense: it is "
+        "what happens to a recipient if a service gives no valid answer: it is "
         "refused for now (451), or that service is passed over")
     smtp_policy_timeout_s: int = number("milter", 30, 1, 600,
         "time to reach a policy service and for its answer")

@@ -64,8 +64,8 @@ class WebSettings(AmqpSettings):
         "of those, connections without a logged-in request so far; the other places are "
         "kept for those with one. One more ends the oldest of the client that has most of them")
     web_client_connections_max: int = number("web", 50, 1, 10_000,
-        "of those, connections of one address, on loopback of one account of this host; behind a "
-        "proxy that is all of them. One more ends the oldest without a login")
+        "of those, connections of one address, on loopback of one account of this host; for a "
+        "reverse proxy that is all of them. One more ends the oldest without a login")
     web_socket_connections_max: int = number("web", 5000, 1, 100_000,
         "connections at run/web.sock at once")
     web_user_socket_connections_max: int = number("web", 2500, 1, 100_000,

@@ -79,7 +79,7 @@ def read(raw: bytes) -> dict[str, Any]:
             try:
                 found[_NAMES[i]] = raw[at + 1 : ends].decode("utf-8")
             except UnicodeDecodeError:
-                raise Malformed("a property is no UTF-8") from None
+                raise Malformed("a property is not UTF-8") from None
         at = ends
     if at != end:
         raise Malformed("something follows the properties")
@@ -87,7 +87,7 @@ def read(raw: bytes) -> dict[str, Any]:
 
 
 def written(found: dict[str, Any]) -> tuple[int, bytes, bytes]:
-    """What is the same for many messages, for `head`: flags, and what stands before and behind the
+    """What is the same for many messages, for `head`: flags, and what precedes and behind the
     properties that `head` has."""
     flags: cython.uint = 0
     first, last = bytearray(), bytearray()

@@ -31,7 +31,7 @@ _WHOLE_HEAD_MAX = 512
 
 class Sections:
     """A message that came. `kind`: data, sequence, value, or "" for none; `body`: bytes of data, or
-    a value encoded (several sequences: the lists, one behind the other); `footer`: its map."""
+    a value encoded (several sequences: the lists, one after the other); `footer`: its map."""
 
     def __init__(self) -> None:
         self._d = Decoder()
@@ -149,7 +149,7 @@ class Sections:
 def head(durable: cython.bint, priority: cython.uint, ttl: cython.ulonglong,
          first_acquirer: cython.bint, delivery_count: cython.ulonglong,
          annotations: dict[Any, Any], properties: list[Any], application: dict[Any, Any]) -> bytes:
-    """What stands before a body. `ttl` in milliseconds, 0: none."""
+    """What precedes a body. `ttl` in milliseconds, 0: none."""
     made = bytearray()
     made += b"\x41\x50" if durable else b"\x42\x50"
     made += _ONE[priority]

@@ -1,4 +1,4 @@
-"""Properties whose values are no texts: what a number, a truth, a time or bytes look like in a
+"""Properties whose values are not texts: what a number, a truth, a time or bytes look like in a
 message, whose properties are names and texts (format.message).
 
 Each value is a text. The types of those that are no strings are beside them, in one more property:

@@ -96,7 +96,7 @@ def decode_header(data: bytes | memoryview) -> StoreHeader | Finding:
 
 
 def encode_entries(qpools: Vector, lengths: Vector, payload_crcs: Vector) -> bytes:
-    """Entry headers, one behind the other."""
+    """Entry headers, one after the other."""
     import numpy as np
 
     rows = np.zeros(len(qpools), dtype=ENTRY.dtype)

@@ -10,7 +10,7 @@ standby, and give its messages the numbers of the primary's.
 
 Invariants: 1. the file appears by rename, whole and synced; 2. `uuid` never changes; 3. `term` only
 rises, and it rises only with `role` becoming primary (a promotion: one write) or with another
-member's promotion that this one follows; 4. who is no primary serves nobody.
+member's promotion that this one follows; 4. who is not a primary serves nobody.
 
 In the middle of a crash: the file before, or the new one.
 
@@ -37,7 +37,7 @@ BYTES_MAX: Final = 4096
 TERM_MAX: Final = 1 << 12
 """Promotions that numbers have room for: see LEAP."""
 LEAP: Final = 1 << 40
-"""LSNs and QPoolIds that a new term leaves free behind the last number of the one before. Who went
+"""LSNs and QPoolIds that a new term leaves free after the last number of the one before. Who went
 on under the old term would have to write as many frames until two messages had one number: more
 than a year at 30,000 frames a second. All terms together stay below 2**53, up to where programs
 that keep numbers as doubles count exactly."""

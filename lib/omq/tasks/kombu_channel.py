@@ -3,7 +3,7 @@
 What Celery knows as an acknowledgement is `done`; a rejection with requeue is a failed attempt
 without a pause, so that a task that kills its workers ends on POISON; one without requeue (an
 unknown task, say) moves the message to `rejected_queue`, where somebody can look at it. What a
-channel holds when it closes, or its process dies, comes again, flagged redelivered.
+channel holds when it closes, or its process dies, returns, flagged redelivered.
 
 Invariant: no more messages are with the consumer than prefetch_count, unless they need no ack.
 """

@@ -213,7 +213,7 @@ def test_garbage_for_a_greeting(info: SpoolInfo, primary: tuple[Journal, Sending
         with pytest.raises(StreamBroken):
             primary[1].take(Piece(PieceKind.HELLO, 3, 1, payload=payload), 1)
     for kind in (PieceKind.ACK, PieceKind.BLOCK, PieceKind.FOLLOW):
-        with pytest.raises(StreamBroken, match="does not identify"):
+        with pytest.raises(StreamBroken, match="does not say"):
             primary[1].take(Piece(kind, 3), 1)
 
 

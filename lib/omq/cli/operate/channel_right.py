@@ -106,7 +106,7 @@ def _reset_sending(native: Client, location: Location, channel: Channel, batch: 
     refuse_doubt(native, channel.name)
     order = Reset(batch, secrets.token_hex(8))
     write(native, altered(channel, **{ORDER: str(order)}), reason)
-    sys.stdout.write(f"{channel.name}: the other side is told batch {batch} at the next "
+    sys.stdout.write(f"{channel.name}: the other side gets batch {batch} at the next "
                      "connection\n")
 
 

@@ -1,7 +1,7 @@
 """omhold -q QUEUE, omrelease -q QUEUE: a whole queue, with what is to come.
 
 Held: nobody gets a message from it (`get = inhibited`), with --put also no new ones are taken. The
-words stand in queues.conf, as an author would write them, and the queue manager reads it again; so
+words are in queues.conf, as an author would write them, and the queue manager reads it again; so
 they are in force until somebody releases the queue, whatever restarts. The command is journaled
 with uid and reason as every other (ADR 0028).
 

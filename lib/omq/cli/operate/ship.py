@@ -6,7 +6,7 @@ of another disk, from which `omqrecover restore` makes a spool as it was at a po
     omq ship run --anew                     the place may be empty, though there was another one
     omq ship status                         what is there, and what would be lost now
 
-Where it ships to stands in omq.conf (`ship_to`) or behind --to; credentials and endpoints in the
+Where it ships to is in omq.conf (`ship_to`) or behind --to; credentials and endpoints in the
 environment, as the store's own tools take them. The queue manager waits for nothing: what it
 acknowledged less than `ship_interval_ms` and the way ago is not there.
 

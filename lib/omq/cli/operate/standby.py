@@ -28,7 +28,7 @@ of it, and so may a standby.
 `promote` first asks the primary, by the command that `init` was given, and refuses while it
 answers. A primary that nobody can reach may still run: see to it that it does not.
 
-In the middle of a crash: `init` leaves a directory without instance.json, which is no spool, and
+In the middle of a crash: `init` leaves a directory without instance.json, which is not a spool, and
 the next `init` goes on; `promote` is done again, or is done (core.standby.promotion).
 
 Errors: those of services.standby; NotPrimary, SpoolLocked, PrimaryAnswers, BadRequest.

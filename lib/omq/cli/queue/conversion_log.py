@@ -1,4 +1,4 @@
-"""What omqconv has done so far, in `omqconv.progress` beside the old queue files.
+"""What omqconv has done so far, in `omqconv.progress` next to the old queue files.
 
     {"omqconv": 2, "uuid": UUID, "lsn": LSN}     the instance; where its journal was at the start
     {"put": ITEM_REF, "queues": [NAME]}          this message will be put next, or with the next

@@ -10,7 +10,7 @@ backlog.
 
 After SIGTERM, SIGHUP or ^C each reader finishes the message in hand and gives back the rest; a
 second ^C ends the commands, and their messages are given back untouched. A reader that is killed is
-reported and not replaced; the others go on. Its message comes again after the queue's
+reported and not replaced; the others go on. Its message returns after the queue's
 death_delay_s, as for any dead reader.
 
 Exit code: 0; 1 when the --timeout passed and nothing had come; 71 when a reader was killed; 130

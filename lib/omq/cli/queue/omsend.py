@@ -5,7 +5,7 @@
 
 An id is printed when its message is acknowledged, so after an error in the middle the ids printed
 are those of the messages that are there. What the options do not say (priority, persistence) and
-how long a body may be says the queue manager, for the first queue: what stands in its configuration
+how long a body may be says the queue manager, for the first queue: what is in its configuration
 and it has not taken up yet is nothing to a client.
 
 Errors: InputUnreadable, MessageTooLong, BadName, BadPriority, BadProperty, BadRequest before

@@ -3,7 +3,7 @@
     omq worker MODULE:FUNCTION --queue QUEUE [OPTION...]
 
 omq.cli.queue.task_function says what the function gets and what its end means. Each process imports
-the module by itself, behind the fork, so nothing that the module opens is shared.
+the module by itself, after the fork, so nothing that the module opens is shared.
 
 After SIGTERM, SIGHUP or ^C each process finishes the message in work, which has --stop-timeout
 seconds; then, or after a second ^C, the function is interrupted and its message given back, no

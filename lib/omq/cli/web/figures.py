@@ -108,7 +108,7 @@ FIGURES: Final = (
     Figure("clients", "Clients", "programs that are connected", _counter("clients"), ":clients"),
     Figure("journal", "Journal", "written and synced",
            lambda m: size(m.rates["journal_bytes"]) + "/s" if m.rates else NONE, ":journal_bytes"),
-    Figure("lag", "Behind the pool", "frames of the journal that a restart would replay",
+    Figure("lag", "Pool lag", "frames of the journal that a restart would replay",
            _of(lambda f: number(f.checkpoint_lag)), ":lag"),
     Figure("standby", "Standby behind", "age of the oldest that a standby lacks, of the slowest",
            _of(_standby)),

@@ -77,7 +77,7 @@ def status_of(error: OmqError) -> int:
 
 
 def cookie_name(request: web.Request) -> str:
-    """A cookie that only https carries cannot be set by a page of http beside it. Below a path
+    """A cookie that only https carries cannot be set by a page of http next to it. Below a path
     there may be another console of the same host: each has its own."""
     secured = "__Secure-omq" if console_of(request).pages.root else "__Host-omq"
     return secured if is_secure(request) else "omq"

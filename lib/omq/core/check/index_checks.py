@@ -2,7 +2,7 @@
 
 Chains are checked without walking them: each link is answered by the other side, sequences ascend
 along it (so there is no ring), and an entry with nobody before it is the head of its chain (so
-there is no second piece). Then every entry that is linked stands on exactly one chain.
+there is no second piece). Then every entry that is linked is on exactly one chain.
 
 Hash chains and the entries of a message are followed for all rows at once, one hop a pass; a row
 that comes up a second time ends its pass, so rings end, too.

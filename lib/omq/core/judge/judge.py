@@ -10,7 +10,7 @@ before it knows that pool and journal belong together. omqrecover then reads his
 more about what is missing (`source`), and about places at which nobody else looks: bodies, retired
 files, files before the checkpoint.
 
-What redo and the load of the index meet behind that is judged by core.judge.redo_findings.
+What redo and the load of the index meet after that is judged by core.judge.redo_findings.
 
 Errors: DiskError; NeedsRepair and NewerFormat of `refuse`.
 """
@@ -137,7 +137,7 @@ def _archived(paths: SpoolPaths, number: int, control: PoolControl, current: lis
 def _missing_position(paths: SpoolPaths, uuid: bytes, control: PoolControl, current: list[int]
                       ) -> Found:
     """The file in which the checkpoint goes on. Behind an orderly end, and where the next file
-    follows right behind the checkpoint, it held nothing that the pool has not."""
+    follows right after the checkpoint, it held nothing that the pool has not."""
     state = journal_state(paths, uuid, control)
     later = [header for number in current if number > control.journal
              and (header := read_entry(paths, number, uuid).header) is not None]

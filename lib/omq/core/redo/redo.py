@@ -297,7 +297,7 @@ class Redo:
                 self._clear(file, [record, *found.more])
 
     def _take_births(self, window: Window, born: Births) -> None:
-        """Births that are whole: whatever else happens to their messages comes behind them."""
+        """Births that are whole: whatever else happens to their messages comes after them."""
         good = np.flatnonzero(born.good)
         for first in range(0, len(good), bulk.CHUNK):
             part = good[first : first + bulk.CHUNK]

@@ -150,7 +150,7 @@ class UnitPlane:
         try:
             return str(area, "utf-8")
         except ValueError as error:
-            raise BadRequest(reason="the name of a unit is no UTF-8") from error
+            raise BadRequest(reason="the name of a unit is not UTF-8") from error
 
     def _whole(self, session: Session, r: Request, end: Callable[[Staged], int]) -> None:
         """The last part of a unit: all of it is carried out by `end`, or it is refused."""

@@ -2,7 +2,7 @@
 happens, and one that is wrong is an error that names it.
 
 Wrong types are refused, not converted: a body of text has no bytes until somebody says which, and
-True is no priority.
+True is not a priority.
 
 Errors: BadArgument; BadName, BadPriority, BadProperty for a value of the right type.
 """

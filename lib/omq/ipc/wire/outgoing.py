@@ -151,7 +151,7 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
 
 
 def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
-    """Of messages that differ in nothing but their bodies: priority, flags, and what stands before
+    """Of messages that differ in nothing but their bodies: priority, flags, and what precedes
     a body. They have properties and are put on one queue, now. BadProperty."""
     raw = message_format.encode_properties(message.properties)
     descriptor = Descriptor(application=application.encode()[:12])

@@ -2,7 +2,7 @@
 
 What omq has no place for is a property named `amqp.*`, so that it comes out as it went in; a
 message that a native program put has none of these, and comes out as one section of data.
-Properties that are no strings keep their type (amqp.property_kinds).
+Properties that are not strings keep their type (amqp.property_kinds).
 
 Errors: Untranslatable, with the condition of AMQP.
 """
@@ -40,7 +40,7 @@ DELIVERY_TIME: Final = "x-opt-delivery-time"  # ms since 1970
 DELIVERY_DELAY: Final = "x-opt-delivery-delay"  # ms
 PRIORITY_MAX: Final = 9
 HEAD_BYTES_MAX: Final = 128 * 1024
-"""More than all that is beside the body of a message which omq takes."""
+"""More than all that is next to the body of a message which omq takes."""
 PATTERNS_MAX: Final = 64
 """That are remembered of a link: each is at most 512 bytes, and what was made of them."""
 (_ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _CONTENT_ENCODING, _EXPIRY,

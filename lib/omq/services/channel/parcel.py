@@ -1,6 +1,6 @@
 """A message of a transmission queue as a message of AMQP 1.0, and back.
 
-What AMQP has a place for stands there: durable, priority, ttl (what is left of the expiry), ids,
+What AMQP has a place for is there: durable, priority, ttl (what is left of the expiry), ids,
 group, application properties, one section of data. Delivery annotations, which are for one hop, say
 the place in a batch: `x-opt-omq-batch` = [batch, number in it, how many], `x-opt-omq-mark` = its
 mark (names.BatchName). Messages that follow one another in a batch may travel together, as one
@@ -17,7 +17,7 @@ and its frame cost a batch what one message had cost. Message annotations say th
 
 Invariant: `opened(packed(message))` is the message, with the time that its expiry has left (up to
 AMQP_TTL_MAX_S).
-Errors: NotAParcel: what came is no message of a channel.
+Errors: NotAParcel: what came is not a message of a channel.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _opened(sections: Iterable[tuple[int, Any]], spot: Spot) -> Parcel:
 
 
 def _spot(instructions: Mapping[str, Any]) -> tuple[Spot, int]:
-    """Its place, and how many are in this transfer (0: one, which is no bundle)."""
+    """Its place, and how many are in this transfer (0: one, which is not a bundle)."""
     said, mark = instructions.get(BATCH), instructions.get(MARK, "")
     if said is None:
         return Spot(), 0

@@ -1,4 +1,4 @@
-"""Header and body checks: regular expressions, and what becomes of a mail that has what they match.
+"""Header and body checks: regular expressions, and what happens to a mail that has what they match.
 
     /expression/flags ACTION text        what matches
     !/expression/flags ACTION text       what does not
@@ -48,7 +48,7 @@ ACTIONS_LACKING: Final = ("FILTER",)
 
 
 class Action(Enum):
-    """What becomes of the mail, or of the field or line."""
+    """What happens to the mail, or of the field or line."""
 
     REJECT = "REJECT"  # 550, with the text
     DISCARD = "DISCARD"  # taken, and gone

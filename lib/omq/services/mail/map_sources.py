@@ -17,7 +17,7 @@ Rules:
    alone; a statement of SQLite is stopped after its time; a command is killed with its children.
 2. A file is read again when it has changed. One that is wrong, empty, without an end of its last
    line or changed while it was read answers nothing: half a file is not the whole of it.
-3. A value that is no address makes the answer void, all of it.
+3. A value that is not an address makes the answer void, all of it.
 4. Nothing of a key can be an option, a second value or a part of a statement.
 """
 
@@ -53,7 +53,7 @@ _STEPS: Final = 1000  # of SQLite between two looks at the clock
 _READING: Final = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 
 Check = Callable[[str], str]
-"""Why this is no value; empty: it is one."""
+"""Why this is not a value; empty: it is one."""
 
 
 def recipient_problem(value: str) -> str:

@@ -32,7 +32,7 @@ OTHERS: Final = frozenset(("DISCARD", "HOLD", "PREPEND", "REDIRECT", "BCC", "INF
 
 
 class PolicyFailed(Exception):
-    """It is away, silent, or says what is no action."""
+    """It is away, silent, or says what is not an action."""
 
 
 @dataclass(frozen=True, slots=True)

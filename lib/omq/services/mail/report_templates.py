@@ -74,7 +74,7 @@ BUILT_IN: Final = {action: Template(subject, _BUILT_IN_TEXT % sentence)
      "Your message could not be delivered yet. It is tried again; do not send it again."),
     (DELIVERED, "Mail was delivered", "Your message was delivered to the recipients below."),
     (RELAYED, "Mail was passed on",
-     "Your message was passed on to a host that does not tell what becomes of it."))}
+     "Your message was passed on to a host that does not report what happens to it."))}
 
 
 @dataclass(frozen=True, slots=True)

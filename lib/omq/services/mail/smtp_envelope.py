@@ -1,4 +1,4 @@
-"""MAIL, RCPT, DATA and RSET of one SMTP session: whose mail is taken for whom. What becomes of the
+"""MAIL, RCPT, DATA and RSET of one SMTP session: whose mail is taken for whom. What happens to the
 text is the matter of omq.services.mail.smtp_storing.
 
 Rules:

@@ -109,7 +109,7 @@ def load_policy(settings: Settings, conf_dir: Path, spool: Path) -> Policy:
         raise wrong(conf_dir, "smtp_filter", "this is not a host and port", "host:port, or nothing")
     if asked is not None and settings.smtp_filter_return_port < 0:
         raise wrong(conf_dir, "smtp_filter_return_port", "the filter could give nothing back",
-                    "a port of this host, which the filter is told")
+                    "a port of this host, which the filter must know")
     return Policy(settings, routes, hostname,
                   _networks(settings.smtp_relay_networks, conf_dir),
                   Mailboxes.of(settings, spool, routes), tls, users, asked,

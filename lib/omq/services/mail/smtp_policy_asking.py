@@ -7,7 +7,7 @@ Rules:
 2. `smtp_policy_for`: clients that may not send to everybody, as strangers do, or all.
 3. One that is away, silent or wrong refuses for now (451), or is passed over: smtp_policy_default.
    Event 1520, at a bounded rate.
-4. PREPEND's field stands before the text, once a mail however many recipients brought it; HOLD,
+4. PREPEND's field precedes the text, once a mail however many recipients brought it; HOLD,
    DISCARD, REDIRECT and BCC concern the whole mail, as in Postfix.
 
 Each session waits for its own answer alone.

@@ -27,7 +27,7 @@ _LINE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,31})[ \t]*:[ \t]*(.*?)[
 
 
 class NotAPolicyError(Exception):
-    """This is no policy."""
+    """This is not a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def policy_of(data: bytes, identity: str) -> StsPolicy:
     try:
         lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise NotAPolicyError("it is no UTF-8") from error
+        raise NotAPolicyError("it is not UTF-8") from error
     fields: dict[str, str] = {}
     patterns: list[str] = []
     for line in lines:

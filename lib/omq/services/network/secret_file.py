@@ -1,7 +1,7 @@
 """Files that hold secrets: keys, names and passwords. Read whole, and only when nobody else can.
 
 A file is taken when its owner is root or who runs this (root takes anybody's), its group may at
-most read it, and others may do nothing. What would be read by a stranger is no secret, and is
+most read it, and others may do nothing. What would be read by a stranger is not a secret, and is
 refused before it is used.
 
 Errors: ConfigError with the key that names the file.

@@ -5,7 +5,7 @@
     base    a copy of the pool, the store and containers, part by part, then base.json
 
 A chain that the journal here does not go on from any more (its files are gone; a power cut took
-what had been durable) ends where it is: a new one begins behind it with a new base, at the next
+what had been durable) ends where it is: a new one begins after it with a new base, at the next
 number. The same for a new term, whose numbers begin at 0.
 
 Crash argument: nothing is kept here. A death between an object and the next leaves the place as it
@@ -14,7 +14,7 @@ if it is there, and has the same bytes, it is this one. Other bytes are of someb
 here as this instance of this term: Superseded, and nothing more is shipped.
 
 Journal files stay until their blocks are shipped (storage.standby_holds, as for a standby), at most
-`standby_files_kept` behind the newest.
+`standby_files_kept` after the newest.
 
 Errors: PlaceUnavailable: try the same again; Superseded; ForeignPlace; PlaceEmpty: it was another
 one, or is not mounted; PlaceDamaged; StreamBroken

@@ -126,7 +126,7 @@ class RemoteConnection:
         return told
 
     def sent(self, queue: str, data: bytes, transaction: bytes = b"") -> DeliveryOutcome:
-        """Send it and wait for what becomes of it. TimedOut."""
+        """Send it and wait for what happens to it. TimedOut."""
         giver, line = self._giver(queue), self.line
         tag = line.until(lambda: giver.send(data, transaction), line.timeout_s)
         return line.until(lambda: giver.told(tag), line.timeout_s)
@@ -141,7 +141,7 @@ class RemoteConnection:
 
     def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
         """Sent as credit allows; their ids when all are on the disk. Each is by itself: after an
-        error those before it are there, and some behind it."""
+        error those before it are there, and some after it."""
         giver, line, ids = self._giver(queue), self.line, []
         under_way: dict[str, bytes] = {}
         for each in messages:
