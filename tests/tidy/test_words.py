@@ -17,7 +17,6 @@ from tests.words import (
     found,
     literals,
     main,
-    of_programs,
     prose,
 )
 
@@ -53,16 +52,13 @@ def test_what_a_newcomer_reads_is_looked_at_and_so_is_the_rest() -> None:
 
 
 def test_texts_of_programs_are_looked_at_and_keys_and_docstrings_are_not() -> None:
-    source = ('"""It is told beside."""\nA = "beside"\n\n\ndef f() -> None:\n    """Mended."""\n'
-              '    raise ValueError(f"{A} is no queue "\n                     "at all")  # mended\n')
+    source = "\n".join((
+        '"""It is told beside."""', 'A = "beside"', "", "", "def f() -> None:", '    """Mended."""',
+        '    raise ValueError(f"{A} is no queue "', '                     "at all")  # mended', ""))
     assert list(literals(source)) == [(7, 'f"{A} is no queue "'), (8, '"at all"')]
     assert (1, '"""It is told beside."""') in list(literals(source, docstrings=True))
     assert list(faults("x.py:7", 'f"{A} is no queue "')) == [
         "x.py:7: 'is no queue': write is not a"]
-
-
-def test_programs_and_configuration_have_none() -> None:
-    assert list(of_programs()) == []
 
 
 def test_a_wrong_spelling_is_found(capfd: pytest.CaptureFixture[str]) -> None:
