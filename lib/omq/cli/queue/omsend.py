@@ -257,7 +257,7 @@ def _properties(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _texts(words: list[str]) -> dict[str, str]:
