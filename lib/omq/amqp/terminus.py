@@ -26,7 +26,7 @@ class Terminus:
 
     @property
     def address(self) -> str:
-        """Empty: none. Malformed: it is not a text."""
+        """Empty: none. Malformed: it is not text."""
         found = None if self.kind == COORDINATOR else self._at(_ADDRESS)
         if found is not None and type(found) is not str:
             raise Malformed("an address is a string")

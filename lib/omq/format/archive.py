@@ -85,7 +85,7 @@ class Section(IntEnum):
     PLACES = 2  # one for each block header: where block and payloads lie
     PARTS = 3  # queues that a PUT or MOVE names in its payload
     NAMES = 4  # names and texts out of payloads
-    EXTENTS = 5  # bytes of the journal file that are not valid block: torn, damaged
+    EXTENTS = 5  # bytes of the journal file that are not a valid block: torn, damaged
 
 
 class NameKind(IntEnum):

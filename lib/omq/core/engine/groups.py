@@ -64,7 +64,7 @@ class Groups:
     def __init__(self, tables: Tables) -> None:
         self._t = tables
         self.fronts: dict[int, int] = {}
-        self.waiting: dict[int, int] = {}  # queue -> READY entries that are not front
+        self.waiting: dict[int, int] = {}  # queue -> READY entries that are not a front
         self.candidates: dict[int, Candidates] = {}  # by queue
         self.numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
         self.keys: Any = memoryview(b"")  # by slot

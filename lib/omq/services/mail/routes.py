@@ -267,7 +267,7 @@ class Routes:
 
     def _mapped(self, key: str, look: Look) -> tuple[str, ...] | None:
         """What a map has for the address, or for the user before the delimiter. Only domains of
-        ours are asked about: a stranger's recipients elsewhere are not question."""
+        ours are asked about: a stranger's recipients elsewhere are not asked about."""
         local, domain = split_address(key)
         if not (self.is_local(key) or self._is_relayed(domain)):
             return None

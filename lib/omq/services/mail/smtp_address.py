@@ -60,7 +60,7 @@ def plain_local(local: str) -> str:
 
 
 def domain_problem(domain: str) -> str | None:
-    """Why this is not a domain and no address literal."""
+    """Why this is neither a domain nor an address literal."""
     if domain.startswith("["):
         return None if literal(domain) else "its address literal is not an address"
     if len(domain.encode()) > DOMAIN_BYTES_MAX:
