@@ -5,17 +5,21 @@
 1. Spelling, by codespell; WORDS are names of ours that it takes for mistakes.
 2. Patterns that are right in substance and foreign in form (PATTERNS, with what to write instead).
    The documents of ENTRY, which a newcomer reads first, have none. In all other documents together
-   there are at most `most` of each: the number only goes down. Code, tables of formats and the text
-   of decisions are not looked at.
+   there are at most `most` of each: the number only goes down. The texts of programs (errors,
+   events, help, settings: literals with a blank in them) and conf/ have none either. Code, tables
+   of formats, docstrings and the text of decisions are not looked at.
 
 The status is 1 when something is found, with file, line, and the better words.
 """
 
 from __future__ import annotations
 
+import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +35,9 @@ SKIP: Final = "*.svg,*.png,*/compiled/*,*.so,*.js,*.css,*/__pycache__/*,*.egg-in
 ENTRY: Final = ("README.md", "RELEASE_NOTES.md", "CONTRIBUTING.md", "SECURITY.md",
                 f"{DOCS}/START.md", f"{DOCS}/OPERATE.md", f"{DOCS}/INDEX.md",
                 f"{DOCS}/DECISIONS.md")
+PROGRAMS: Final = ("lib", "tools", "recovery", "spark")
+ERRORS: Final = "lib/omq/base/errors.py"
+"""Here docstrings are the texts of errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,36 @@ def found(name: str, text: str) -> Iterator[tuple[Pattern, str]]:
                 yield pattern, f"{name}:{number}: {match[0]!r}: write {pattern.better}"
 
 
+def literals(source: str, *, docstrings: bool = False) -> Iterator[tuple[int, str]]:
+    """The texts of a module that a person may meet, with their lines: no docstrings, no single
+    words, which are keys and names."""
+    notes = set() if docstrings else {
+        (node.lineno, node.col_offset) for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.STRING and token.start not in notes and " " in token.string:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+def of_programs() -> Iterator[str]:
+    """A line for each fault in the texts of programs and of configuration."""
+    for place in PROGRAMS:
+        for path in sorted((ROOT / place).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            for number, text in literals(path.read_text("utf-8"), docstrings=name == ERRORS):
+                yield from faults(f"{name}:{number}", text)
+    for path in sorted((ROOT / "conf").glob("*.conf")):
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            yield from faults(f"conf/{path.name}:{number}", line)
+
+
+def faults(place: str, text: str) -> Iterator[str]:
+    """Those of one line."""
+    for pattern in PATTERNS:
+        for match in re.finditer(pattern.written, text, re.IGNORECASE):
+            yield f"{place}: {match[0]!r}: write {pattern.better}"
+
+
 def documents() -> list[str]:
     """Those outside ENTRY."""
     return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / DOCS).glob("*.md")
@@ -94,6 +131,7 @@ def wrong() -> Iterator[str]:
         if len(lines) > pattern.most:
             yield f"{len(lines)} places, at most {pattern.most} are left to be rewritten:"
             yield from lines
+    yield from of_programs()
 
 
 def main(names: list[str]) -> int:

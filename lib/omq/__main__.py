@@ -11,7 +11,7 @@ TEXT = """\
 omq {version}: durable message queues for one Linux host, in Python {python} on {system}.
 
   omq init DIR       a project: a queue, a function for its messages, a test, a unit
-  omq --help         commands for an instance as a whole; omsend, omread, omtop and others beside
+  omq --help         commands for an instance as a whole; omsend, omread, omtop and others besides
   help(omq)          the Python interface: omq.connect, put, reader, unit, browse
 """
 ELSEWHERE = """\

@@ -145,7 +145,7 @@ def find_copies(blocks: Iterator[Block], state: BodyState) -> dict[int, tuple[in
 def with_copies(found: list[Found], copies: dict[int, tuple[int, int]], coming: set[str]
                 ) -> list[Found]:
     """Damaged bodies of which there is a copy, marked so. One that lies whole in a journal file
-    which another repair brings to its place (`coming`) is no finding."""
+    which another repair brings to its place (`coming`) is not a finding."""
     out = []
     for each in found:
         copy = copies.get(each.qpool) if each.case is Case.BODY_DAMAGED else None
@@ -181,7 +181,7 @@ def read_stores(paths: SpoolPaths, uuid: bytes, live: Rows, progress: Callable[[
         for finding in findings:
             case = {Kind.FOREIGN: Case.STORE_FOREIGN, Kind.NEWER: Case.NEWER}.get(
                 finding.kind, Case.STORE_DAMAGED)
-            # Behind the last entry it is an append that was cut, which no location names.
+            # After the last entry it is an append that was cut, which no location names.
             if case is not Case.STORE_DAMAGED or finding.offset < last:
                 found.append(Found.of(case, "store", finding))
     return found, lines

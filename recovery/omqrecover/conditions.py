@@ -50,7 +50,7 @@ def parse(text: str) -> Condition:
     """One condition."""
     match = _CONDITION.fullmatch(text.strip())
     if match is None:
-        raise BadRequest(reason=f"{text!r} is no condition like queue=ORDERS or 'priority>=5'")
+        raise BadRequest(reason=f"{text!r} is not a condition like queue=ORDERS or 'priority>=5'")
     name, test, value = match.groups()
     if name in NUMBERS:
         if not value.isdecimal() or test == "~":
@@ -72,4 +72,4 @@ def time_ns(text: str) -> int:
         moment = datetime.fromisoformat(text).astimezone()
         return int(moment.timestamp()) * NS + moment.microsecond * 1000
     except ValueError as error:
-        raise BadRequest(reason=f"{text!r} is no time like 2026-11-21T08:00:00") from error
+        raise BadRequest(reason=f"{text!r} is not a time like 2026-11-21T08:00:00") from error

@@ -38,7 +38,7 @@ class History:
         self.first_lsn = 0  # of the first block
         self.last_lsn = 0
         self.durable_lsn = 0  # highest LSN that some block or file says was durable
-        self.last_number = 0  # position behind the last block
+        self.last_number = 0  # position after the last block
         self.last_offset = 0
         self.next_qpool = 1
         self.epoch = 0
@@ -55,13 +55,13 @@ class History:
         return self.first_lsn == 1 and not self.missing_since(0)
 
     def missing_since(self, lsn: int) -> bool:
-        """Is any LSN behind this one missing, in the middle or at the end?"""
+        """Is any LSN after this one missing, in the middle or at the end?"""
         return (self.last_lsn < self.needed_lsn or self.unfollowed
                 or any(last > lsn for _, last in self.gaps))
 
     @property
     def unfollowed(self) -> bool:
-        """Is the last file one that was retired? Then there was another one behind it, unless the
+        """Is the last file one that was retired? Then there was another one after it, unless the
         note of the spool says that this is the newest."""
         return bool(self.files) and self.files[-1].path.parent == self.archive \
             and self.files[-1].number != self.newest

@@ -110,7 +110,7 @@ def noted(paths: SpoolPaths, uuid: bytes) -> int:
 
 
 def _without_follower(history: History) -> list[Found]:
-    """A file is archived when the journal has gone on behind it: one that is the last of all shows
+    """A file is archived when the journal has gone on after it: one that is the last of all shows
     that at least one is missing."""
     if not history.unfollowed:
         return []

@@ -180,7 +180,7 @@ class Ledger:
 
 
 def places(ascending: Rows, values: Rows) -> tuple[Rows, Rows]:
-    """Where each value stands in an ascending array, and whether it is there. Costs nothing for
+    """Where each value is in an ascending array, and whether it is there. Costs nothing for
     what is in the array and not asked for, unlike np.isin."""
     if not len(ascending):
         return np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)

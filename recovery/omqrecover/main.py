@@ -235,7 +235,7 @@ def _parser() -> argparse.ArgumentParser:
     point.add_argument("--until-time", type=_time, metavar="T",
                        help="the same by time, like 2026-11-21T08:00")
     _accepting(media, _rebuild)
-    named = commands.add_parser("identity", help="make instance.json anew, from the other files")
+    named = commands.add_parser("identity", help="rebuild instance.json from the other files")
     named.add_argument("spool", type=Path, metavar="SPOOL")
     named.add_argument("--uuid", type=_uuid, metavar="HEX",
                        help="the instance, where the files do not agree (32 hexadecimal digits)")

@@ -7,7 +7,7 @@ made. A manager that starts opens a new journal file, so a spool that has been u
 noticed. The decisions themselves are not in the file: they are those of the table in
 cases.py, so a plan cannot ask for anything that the table would not do.
 
-Errors: Damaged for a file that is no plan, NewerFormat, PlanOutdated, InputUnreadable.
+Errors: Damaged for a file that is not a plan, NewerFormat, PlanOutdated, InputUnreadable.
 """
 
 from __future__ import annotations

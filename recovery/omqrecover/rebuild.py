@@ -8,7 +8,7 @@
     5. swap     msgpool/ moves to quarantine/, msgpool.rebuild/ takes its name
 
 Invariants: 1. nothing of the spool is changed before 2 is durable; a killed build begins anew, what
-comes behind it goes on; 2. a manager does not start while msgpool.rebuild/ is there; 3. a point in
+comes after it goes on; 2. a manager does not start while msgpool.rebuild/ is there; 3. a point in
 time is the end of a group commit, so nothing is halved; 4. no number above it is given again.
 
 Errors: LossNotAccepted when history does not begin at the beginning or has gaps; NotRepairable;
@@ -92,7 +92,7 @@ class Bounds:
         return blake2b(text.encode(), digest_size=6).hexdigest()
 
     def ends_before(self, block: Block) -> bool:
-        """Whether this block is already behind the point."""
+        """Whether this block is already after the point."""
         if self.until_lsn is not None and block.header.last_lsn > self.until_lsn:
             return True
         return self.until_ns is not None and block.header.time_ns > self.until_ns
@@ -204,7 +204,7 @@ def _look_through(history: History, wanted: Bounds, progress: Progress) -> tuple
 
 @dataclass(slots=True)
 class _Point:
-    """Position behind the last block that counts."""
+    """Position after the last block that counts."""
 
     number: int = 0
     offset: int = 0
@@ -288,7 +288,7 @@ def _finish(paths: SpoolPaths, uuid: bytes, wanted: Bounds, mark: Mark) -> None:
 
 
 def _set_aside_behind(paths: SpoolPaths, originals: Originals, mark: Mark) -> None:
-    """Journal files that lie wholly behind the point: their frames are void from now on."""
+    """Journal files that lie wholly after the point: their frames are void from now on."""
     for directory in (paths.journal, paths.archive):
         for number in all_numbers(directory):
             if mark.last_number < number != mark.epoch_file:

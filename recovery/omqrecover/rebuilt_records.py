@@ -79,7 +79,7 @@ class Shadow:
 
 
 def images_of(message: Message) -> dict[tuple[int, int], bytes]:
-    """(file, record) -> 512 bytes: the record and its continuations, which lie behind it."""
+    """(file, record) -> 512 bytes: the record and its continuations, which lie after it."""
     run = max(1, -(-len(message.parts) // PARTS_PER_RECORD))
     message.more = [message.record + i for i in range(1, run)]
     return {(message.file, number): image for number, image in encode_message(message)}

@@ -129,7 +129,7 @@ class RecordRepair:
         return not isinstance(found, Record) or found.message.qpool == qpool
 
     def _raw(self, slot: Slot) -> object:
-        """The slot as it is; None when it is free or behind the end."""
+        """The slot as it is; None when it is free or after the end."""
         file, record = slot
         try:
             opened = open_file(self.paths.msgpool / f"{file}QP")

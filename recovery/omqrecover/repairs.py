@@ -1,6 +1,6 @@
 """The repairs of files: what `apply` does for each action but those on pool records.
 
-Each is one step that may be cut before or behind it and is then done, or found done, by the next
+Each is one step that may be cut before or after it and is then done, or found done, by the next
 run: what was moved is gone from its old name, a header is written as it was planned.
 
 Errors: DiskError, SpoolFull.

@@ -1,11 +1,11 @@
 """The scan of a spool: every part read once, findings put together, nothing written.
 
 Order: poolctrl, headers of the journal, pool records; then ONE pass over history, which feeds the
-ledger (up to the checkpoint, then to the end) and redo behind the checkpoint, as the next start
+ledger (up to the checkpoint, then to the end) and redo after the checkpoint, as the next start
 would do it; then bodies, store and containers of what is alive.
 
 Memory: the columns of the live messages and of the ledger, about 150 bytes each, and what happened
-behind the checkpoint. Errors: DiskError, SpoolMissing, SpoolLocked, Damaged, NewerFormat.
+after the checkpoint. Errors: DiskError, SpoolMissing, SpoolLocked, Damaged, NewerFormat.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
 
 def _with_history(judged: list[Found], paths: SpoolPaths, history: History,
                   control: PoolControl | None) -> list[Found]:
-    """What the judge has found beside the pool files, which have their own."""
+    """What the judge has found next to the pool files, which have their own."""
     seen = (journal_survey.with_history(each, paths, history, control) for each in judged
             if each.case not in _OF_POOL)
     return [each for each in seen if each is not None]
 
 
 def _rewritten(redo: Redo, state: PoolState) -> None:
-    """Damaged records that the next start writes anew, from the journal behind the checkpoint."""
+    """Damaged records that the next start writes anew, from the journal after the checkpoint."""
     slots = {*redo.changes(), *((file, record) for file, record, _ in redo.images.images())}
     for slot in slots & state.damaged.keys():
         del state.damaged[slot]

@@ -2,7 +2,7 @@
 
 Each queue's day is replayed (whatif.py) with one reader, two, three ...; an hour needs the smallest
 number with which 95 of 100 messages that arrived in it waited no longer than wished. A number holds
-for the whole day in its replay, so an hour behind a busy one is not asked for less than it takes to
+for the whole day in its replay, so an hour after a busy one is not asked for less than it takes to
 work off what that one left, with its own number. Days are told apart: what is still on the queue at
 midnight is told by the day on which it arrived.
 
@@ -34,7 +34,7 @@ _NAMES: Final = [column.split()[0] for column in COLUMNS.split(", ")]
 
 def advise(stays: DataFrame, wished_s: float, steps: DataFrame, *, from_ns: int = 0,
            to_ns: int = 1 << 62) -> DataFrame:
-    """A row a queue and hour: `readers` for the wished wait, beside what there was (`had`).
+    """A row a queue and hour: `readers` for the wished wait, next to what there was (`had`).
     `steps`: presence.STEPS."""
     chosen = replayable(stays, from_ns, to_ns).withColumn(
         "of_day", F.expr(f"arrived_ns div {DAY_NS}"))

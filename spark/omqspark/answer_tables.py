@@ -10,7 +10,7 @@ any grouping; a distribution is sums (buckets.py). When more comes to a day that
 parts, they become one.
 
     OUT/known/TABLE/batch=N/day=D       parts; ALWAYS: a table that is not apart by day
-    OUT/known/index/batch=N/index.json  what counts at the end of that batch, written behind them
+    OUT/known/index/batch=N/index.json  what counts at the end of that batch, written after them
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """omq-spark ask: questions that operators have, with the SQL and the Python that answer them. They
-stand in lib/omq/docs/QUESTIONS.md, which is a part of the package; a test runs each of them.
+are in lib/omq/docs/QUESTIONS.md, which is a part of the package; a test runs each of them.
 
 Errors: BadRequest: there is no question of that name.
 """

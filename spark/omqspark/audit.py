@@ -115,7 +115,7 @@ def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = AT
 def _judged(lake: Lake, known: Manifest, before: Audited, there: str | None,
             checkpoint: int | None, say: Callable[[str], None]) -> Judged | None:
     """What messages say; None: everything must be looked at. `there`: a folder of the QPoolIds
-    that are in the pool or ended behind the archive."""
+    that are in the pool or ended after the archive."""
     frames = _frames(lake, known, before)
     if isinstance(lake.engine, Later) and lake.engine.in_steps(frames):
         from omqtools.omqspark.audit_steps import in_steps

@@ -11,7 +11,7 @@ all its rows in one step, whatever files they are in. Only a single message with
 that, or more lines with somebody waiting, takes more.
 
 What a step found is kept until the audit has ended (audit_kept.py): one that was killed goes on
-behind the last step that had ended. The pool is another a moment later, so `lost` is looked at
+after the last step that had ended. The pool is another a moment later, so `lost` is looked at
 first, and each time anew.
 
 Errors: those of Arrow and DuckDB (failures.py).
@@ -79,7 +79,7 @@ Say = Callable[[str], None]
 def in_steps(lake: Lake, engine: Later, known: Manifest, before: Audited, there: str | None,
              checkpoint: int | None, say: Say) -> Judged | None:
     """What is new, and what is open; None: everything must be looked at. `there`: the folder of
-    the QPoolIds that are in the pool or ended behind the archive."""
+    the QPoolIds that are in the pool or ended after the archive."""
     rows = _Rows(lake, engine, known, before)
     gone = rows.lost(there, checkpoint) if there is not None else FindingCounts({}, [])
     key = [rows.batches, before.attempts_max, before.last_lsn, rows.rows_max]

@@ -7,13 +7,13 @@ much as there is in the queues. Whether a hand-out was in order depends on those
 line (findings.LINE) that has somebody waiting, `turns` keeps the latest arrival that was handed
 out.
 
-A QPoolId that comes again behind its end is a finding that needs both rows: ids grow, so an id of
+A QPoolId that returns behind its end is a finding that needs both rows: ids grow, so an id of
 the time that was judged, in a message that was born (or has no birth) later, makes the audit look
 at everything (`comes_back`). And such findings are not kept: then everything is looked at each
 time.
 
 What is kept holds for these batches, that limit of attempts and this version; else the audit begins
-anew. In the middle of a crash: the file appears by rename, behind the verdict's rows; without it
+anew. In the middle of a crash: the file appears by rename, after the verdict's rows; without it
 the next audit judges the same batches again.
 """
 
@@ -150,7 +150,7 @@ class Judged(NamedTuple):
 
 class Basis:
     """The rows that an audit looks at: `messages` that ended behind what was judged, and the open
-    ones; `lines`: hand-outs behind it, `before_turns`: the latest arrivals before these."""
+    ones; `lines`: hand-outs after it, `before_turns`: the latest arrivals before these."""
 
     def __init__(self, lake: Lake, known: Manifest, before: Audited) -> None:
         batches = known.batches[len(before.batches):]

@@ -33,7 +33,7 @@ DAYS: Final = ("day",)  # what parts and most answers are apart by
 
 @dataclass(frozen=True)
 class News:
-    """What is new in a batch: time from `first_ns` on, frames behind the LSN `behind`; days of each
+    """What is new in a batch: time from `first_ns` on, frames after the LSN `behind`; days of each
     table that must be shown anew (`forced`)."""
 
     first_ns: int
@@ -93,7 +93,7 @@ class Telling:
         parquet.save(merged, where, DAYS, few=self.lake.few)
         ended = self.lake.days(where)
         full = {day for day in ended if len(state.get(day, ())) >= PARTS_MAX}
-        if full:  # what they had becomes one file, beside the new one
+        if full:  # what they had becomes one file, next to the new one
             had = self._paths(answer, full, self.before)
             parquet.save(answer.merged([self._parts(answer, merged, had)]), where, DAYS,
                          few=self._few(had), append=True)

@@ -1,7 +1,7 @@
 """Columns of `messages` and `stays` that are not stored, since each follows from others of its row.
 
-An instant is in a file once, as a timestamp with the nanoseconds behind its microsecond beside it;
-other instants are how long they came behind it, which is nothing for most. What people and this
+An instant is in a file once, as a timestamp with the nanoseconds behind its microsecond next to it;
+other instants are how long they came after it, which is nothing for most. What people and this
 package look at has all columns: `whole` tells them of stored rows, `packed` makes these of whole
 ones, by the same SQL in Spark and in DuckDB, and views.py gives them to whoever reads the tables
 with something else. Sub-microseconds of an instant cannot be compressed, so each that is stored

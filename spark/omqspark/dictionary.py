@@ -1,6 +1,6 @@
 """The data dictionary: what each column means, in which unit, said once.
 
-It stands in the Delta tables themselves (the comment of each column, which DESCRIBE TABLE shows),
+It is in the Delta tables themselves (the comment of each column, which DESCRIBE TABLE shows),
 in what `omq-spark tables --columns` prints, and in lib/omq/docs/DATA-DICTIONARY.md, which `make
 dictionary` makes anew of the schemas of a run; tests/spark/test_dictionary.py compares them. Names,
 order and types come from the schemas, words from meanings.py. Times in *_ns are nanoseconds since
@@ -48,7 +48,7 @@ def page(schemas: Mapping[str, pa.Schema]) -> str:
            "[ANALYTICS](ANALYTICS.md) says how the tables come about and how to read them.", "",
            "Times in `*_ns` are nanoseconds since 1970 (UTC), timestamps have microseconds and the "
            "zone UTC. Null: it did",
-           "not happen, or nobody knows. What is *not stored* follows from other columns of its "
+           "not happen, or is not known. What is *not stored* follows from other columns of its "
            "row, and is",
            "there in the views of `omqtools.omqspark.views.database(OUT)`, in `tables.frame`, and "
            "in those",

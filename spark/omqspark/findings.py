@@ -9,7 +9,7 @@
                    again, where the reader chose it or it is of a group (the GIVE says so), or where
                    a manager was started in between
     lost           persistent, put, without an end, and neither in the pool nor ended in the journal
-                   behind the archive (pool.py)
+                   after the archive (pool.py)
 
 Where rows of an earlier time are not looked at again (audited.py), order is judged with what
 `turns` says of them.
@@ -93,7 +93,7 @@ def out_of_order(lines: DataFrame, turns: DataFrame | None = None) -> DataFrame:
 
 
 def lost(messages: DataFrame, there: DataFrame, checkpoint: int | None = None) -> DataFrame:
-    """Persistent, put up to the checkpoint, no end, and not in the pool nor ended behind the
+    """Persistent, put up to the checkpoint, no end, and not in the pool nor ended after the
     archive: `there` (qpool), any number of times."""
     judged = messages if checkpoint is None else messages.where(F.col("born_lsn") <= checkpoint)
     return (judged.where("puts > 0 AND ends = 0 AND persistent").join(there, "qpool", "left_anti")

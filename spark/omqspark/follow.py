@@ -10,7 +10,7 @@ Of the archive it holds what it has not read yet, from the next file on, so hist
 it. OUT is locked while a batch is made, not between: `compact` and `report` have their turn.
 
 In the middle of a crash: a batch counts or does not (pipeline.py); who starts next goes on. SIGTERM
-and SIGINT end it behind the batch at hand.
+and SIGINT end it after the batch at hand.
 Errors: those of run and audit. No archive file yet is none: it waits for the first.
 """
 

@@ -4,7 +4,7 @@ every column and unit.
 
 An answer is made of parts that can be merged, apart by day (answer_tables.py): a batch adds the
 part of what ended in it, so a run costs what is new, not what there is. Percentiles come from
-distributions in buckets (buckets.py), which are shown beside them (`wait_buckets`,
+distributions in buckets (buckets.py), which are shown next to them (`wait_buckets`,
 `ready_wait_buckets` ...).
 """
 
@@ -190,7 +190,7 @@ def size_class() -> Column:
 
 def _orders(basis: Basis) -> DataFrame:
     """Who did what: orders with their text, and how many messages each changed. The frames of a
-    unit of work stand in one file, so no later batch adds to them."""
+    unit of work are in one file, so no later batch adds to them."""
     events = basis.events
     done = events.where(
         (F.col("unit") > 0)

@@ -1,7 +1,7 @@
 """Accounting per hand-out: what each client got of each queue, and what it made of it.
 
 `programs` has messages and their last readers; a message that one process failed and another one
-finished stands there with the second. Here each GIVE counts for who got it, and each answer for who
+finished is there with the second. Here each GIVE counts for who got it, and each answer for who
 gave it or died before. Made of the events of a batch alone, each of which is of one batch: so days
 that are shown anew add up to those of one run. The name of a client is that in the file of its
 events, as each file names whom it speaks of.

@@ -75,7 +75,7 @@ def swept(lake: Out) -> None:
 
 @contextmanager
 def ids(lake: Out) -> Iterator[Ids]:
-    """A place for them, which is gone behind it."""
+    """A place for them, which is gone after it."""
     swept(lake)
     fs, _ = plan.filesystem(lake.path(BESIDE))
     kept = Ids(f"{lake.path(BESIDE)}/{uuid.uuid4().hex}")

@@ -6,7 +6,7 @@ within MEMORY. The new part has the number of a merged batch, which counts alrea
 it.
 
 In the middle of a crash: the index of the current batch names the new parts when it is renamed,
-behind them. Those of before stay while an index that is kept names them (out_directory.py).
+after them. Those of before stay while an index that is kept names them (out_directory.py).
 """
 
 from __future__ import annotations

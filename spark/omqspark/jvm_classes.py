@@ -12,7 +12,7 @@ Invariants:
    change, all the way up from it; else there is none, and none is made.
 2. It is never wrong, only absent: the JVM compares its own version, and name, size and time of each
    jar, with what the file says, and goes without it where they differ.
-3. In the middle of a crash: the JVM writes a hidden file beside it, which is renamed when the JVM
+3. In the middle of a crash: the JVM writes a hidden file next to it, which is renamed when the JVM
    has ended well. What a killed one left is removed by the next that makes one (under a lock, so it
    is nobody's); of files with another KEY the newest ARCHIVES_KEPT stay.
 """

@@ -112,7 +112,7 @@ def lifecycle(events: DataFrame, ends_of_epochs: Ends = ()) -> DataFrame:
         F.min("epoch").alias("first_epoch"),
         F.max("epoch").alias("last_epoch"),
     )
-    # A reader's death is counted at its manager: a frame behind the end is what the audit looks for
+    # A reader's death is counted at its manager: a frame after the end is what the audit looks for
     found = _died(found, ends_of_epochs, "end", F.col("persistent"))
     return found.withColumn("life_ns", F.col("end_ns") - F.col("born_ns"))
 

@@ -9,7 +9,7 @@ LSNs, so a `Position` holds over these moves: all frames of files up to `file` w
 Invariants:
 1. What comes out is durable. Of the newest file that is up to the manager's own word in the index;
    where no index can be read, up to what later blocks say, or all if the journal ends in order. A
-   file with another behind it is complete: that one says where it ends.
+   file with another after it is complete: that one says where it ends.
 2. Each LSN comes out once, ascending. What a recovery declared void never does.
 3. Damage below the durable LSN comes out as rows with `bad`, as from an archive. So does a file
    that is missing between two that are there: what moves is in one of its places at any instant, so

@@ -55,7 +55,7 @@ def upgraded(lake: Lake) -> Manifest:
     for row in rows:
         if row["file"] in known.files:
             raise BadRequest(reason=f"{lake.out} has file {row['file']} twice; run without "
-                                    "--incremental to make the tables anew")
+                                    "--incremental to rebuild the tables")
         known.files[row["file"]] = FileRecord(
             row["file"], row["batch"], row["epoch"] or 0, row["first"] or 0, row["last"] or 0,
             (row["first"] or 1) - 1, row["frames"], row["low"] or 0, row["low"] or 0,

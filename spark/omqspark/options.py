@@ -149,7 +149,7 @@ def _size(one: argparse.ArgumentParser) -> None:
 
 def _memory(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,5}[mg]", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size like 512m or 4g")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 512m or 4g")
     if text[-1] == "m" and int(text[:-1]) < MEMORY_LEAST_M:
         raise argparse.ArgumentTypeError(
             f"{text} is too little for anything: give {MEMORY_LEAST_M}m or more")
@@ -160,11 +160,11 @@ def _pace(one: argparse.ArgumentParser) -> None:
     for word, default, text in (
             ("interval", 10.0, "how often it looks for new files"),
             ("audit", 3600.0, "how often it audits and draws the report, if files came"),
-            ("idle", 1800.0, "end if no file came for so long; systemd starts it again")):
+            ("idle", 1800.0, "end after this long without a file; systemd starts it again")):
         one.add_argument(f"--{word}-s", type=float, default=default, metavar="SECONDS",
                          help=f"{text} (default: %(default)g)")
     one.add_argument("--batches-max", type=int, default=2000, metavar="NUMBER",
-                     help="end after so many batches, so that memory is given back (default: "
+                     help="end after this many batches, so that memory is given back (default: "
                      "%(default)s)")
     one.add_argument("--unit", action="store_true", help="print a unit for systemd and exit")
 

@@ -14,7 +14,7 @@
 
 A batch is some archive files in the order of their numbers, which is that of their LSNs. A file
 that comes late takes its place in that order: the batches that tell files behind it are void, and
-all their files are told once more, with it, from the events that bronze already has. They go on
+all their files are done once more, with it, from the events that bronze already has. They go on
 from the last batch before it whose state (`open`, `worked`, `known`) is still there, so tables are
 always those of one run over the same files; to read some files again by command is the same.
 
@@ -101,7 +101,7 @@ def run(spark: SparkSession | Later, archive: str, out: str, *, incremental: boo
     done: list[int] = []
     left = job.todo
     while left:
-        say(f"{len(job.todo) - len(left)} of {len(job.todo)} files are told")
+        say(f"{len(job.todo) - len(left)} of {len(job.todo)} files are done")
         files = _next(lake, known, job, left[:files_per_batch])
         left = left[len(files):]
         with lake.told_by(_frames(lake, known, job, files)):

@@ -1,8 +1,8 @@
-"""What is beside the archive: the pool of its instance, and the journal behind the archive's end.
+"""What is next to the archive: the pool of its instance, and the journal after the archive's end.
 
-The pool of an instance is ahead of its archive, for a journal file retires behind the checkpoint. A
+The pool of an instance is ahead of its archive, for a journal file retires after the checkpoint. A
 message that is open in the archive and not in the pool has ended since, or is lost: the journal
-files that are not archived yet tell. The pool is read first: an end that it already shows stands in
+files that are not archived yet tell. The pool is read first: an end that it already shows is in
 the journal. Both are of this host; what they say goes on piece by piece to whoever asked (audit.py
 has it in files of OUT), so no process holds as much as there is in a pool.
 
@@ -65,7 +65,7 @@ def pool_messages(spool: Path, uuid: bytes, keep: Keep) -> None:
 
 def beside(spool: Path, uuid: bytes, last_file: int, last_lsn: int, keep: Keep) -> Beside:
     """Pool and journal of a spool, behind archive file `last_file`, which ends with `last_lsn`.
-    `keep` is given who is in the pool, and who ended behind the archive."""
+    `keep` is given who is in the pool, and who ended after the archive."""
     paths = SpoolPaths(spool)
     control, _ = poolctrl.load(paths)  # before the pool, which may grow meanwhile
     pool_messages(spool, uuid, keep)

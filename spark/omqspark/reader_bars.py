@@ -1,4 +1,4 @@
-"""Which readers the report shows as bars, and what stands beside each."""
+"""Which readers the report shows as bars, and what stands next to each."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def whatif_sends(options: argparse.Namespace) -> int:
 
     changed = sends_replay.keys(options.rules)
     record = sends.read(options.sends, **span(options.day))
-    for count, what in ((record.unreadable, "lines are none of a record"),
+    for count, what in ((record.unreadable, "lines do not belong to a record"),
                         (record.missing, "sends could not be noted")):
         if count:
             say(f"{count} {what}: left out")

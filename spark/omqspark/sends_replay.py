@@ -9,7 +9,7 @@ were: how far the waits then are from those that happened is the error of every 
 A wait is from when the scheduler got an Mlist until a process began with it. What is not in the
 record is not in the answer: how a peer's own times change with more or fewer connections at once,
 what was put off before it came to the scheduler (more at a peer than its share of `qmgr_window`),
-the fork of a process, processes that died. What failed and came again comes again when it did.
+the fork of a process, processes that died. What failed and came again returns when it did.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from omqtools.omqspark.replay import ERROR_SHARE_MAX, percentiles
 from omqtools.omqspark.sends import Record, Send, Since
 
 _BEFORE: Final = frozenset(("qmgr_window",))
-"""It decides what comes to the scheduler, and the record begins behind that."""
+"""It decides what comes to the scheduler, and the record begins after that."""
 _END, _RULES, _COMES = range(3)  # at one instant in this order
 
 

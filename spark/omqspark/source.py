@@ -17,7 +17,7 @@ Damaged data come as rows whose `bad` is not null, a file number that is missing
 
     waitForMissing       streaming: true (default for `path`): the stream stops before a number
                          that is not there until that file comes, and says so on stderr; false
-                         (default for `spool`, where it cannot come): it goes on behind it
+                         (default for `spool`, where it cannot come): it goes on after it
 
     spool         a spool on this host instead of `path`: its archive and its journal up to what is
                   durable now (live.py); table events, for streams and once

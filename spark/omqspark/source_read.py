@@ -64,8 +64,8 @@ def _known(table: str, names: list[str]) -> list[str]:
 def _fails_fast(options: Any) -> bool:
     mode = str(options.get("mode", MODES[0])).upper()
     if mode not in MODES:
-        raise BadRequest(reason=f"mode {mode}: there are {' and '.join(MODES)}; who does not want "
-                                "the rows that tell of damage says WHERE bad IS NULL")
+        raise BadRequest(reason=f"mode {mode}: there are {' and '.join(MODES)}; to leave out "
+                                "the rows about damage, use WHERE bad IS NULL")
     return mode == FAILFAST
 
 
@@ -92,8 +92,8 @@ class Work:
             "waitformissing", options.get("waitForMissing", late))).lower() != "false"
         told = [name for name in never_null if not self.fails_fast or name in columns.SPARSE]
         if told:
-            raise BadRequest(reason=f"{', '.join(told)}: NOT NULL is said of columns that may be "
-                                    f"null; with mode {FAILFAST} only "
+            raise BadRequest(reason=f"{', '.join(told)}: NOT NULL is declared for columns that may "
+                                    f"be null; with mode {FAILFAST} only "
                                     f"{', '.join(sorted(columns.SPARSE))} may")
 
     @classmethod

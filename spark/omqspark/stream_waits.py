@@ -26,5 +26,5 @@ class Waiting:
             self.said = first, last
             sys.stderr.write(f"omq-spark: {self.where}: {missing_text(first, last)} before file "
                              f"{following}: the stream waits; put it there, or begin with the "
-                             "option waitForMissing=false, which goes on behind it\n")
+                             "option waitForMissing=false, which goes on after it\n")
             sys.stderr.flush()

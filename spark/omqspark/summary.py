@@ -83,7 +83,7 @@ def sentences(tables: Tables, queues: Queues, verdict: dict[str, Any] | None, *,
 
 
 def of_these(verdict: dict[str, Any] | None, last_lsn: int, files: int) -> dict[str, Any] | None:
-    """The verdict, with what came into the tables behind it as not judged."""
+    """The verdict, with what came into the tables after it as not judged."""
     if verdict is None or (verdict.get("last_lsn"), verdict.get("files")) == (last_lsn, files):
         return verdict
     since = (f"it judged {verdict.get('files', 0):,} files up to LSN {verdict.get('last_lsn', 0)}, "

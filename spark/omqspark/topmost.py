@@ -21,7 +21,7 @@ GREY: Final = "#999999"
 LIGHTER: Final = {"#332288": "#A99CF0"}
 """What a colour is on a dark page, where it could not be told from the paper."""
 NAME_SHOWN_MAX: Final = 24
-"""Characters of a name beside a picture: a longer one would take the picture's place."""
+"""Characters of a name next to a picture: a longer one would take the picture's place."""
 
 
 def _cut(name: str, most: int) -> str:

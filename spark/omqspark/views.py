@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import duckdb
 
 QUOTES: Final = {"duckdb": '"', "spark": "`"}
-"""Engine -> what a name stands in."""
+"""Engine -> what a name is in."""
 _NAMES: Final = (("timestamp_micros", "make_timestamptz"), ("unix_micros", "epoch_us"))
 
 

@@ -68,7 +68,7 @@ class Item:
     correlation: int = 0  # the same of the correlation id
     group: int = 0  # the same of its group
     number: int = 0  # in it, with LAST_IN_GROUP
-    remembers: tuple[int, int] | None = None  # no message: queue and key that it has had
+    remembers: tuple[int, int] | None = None  # not a message: queue and key that it has had
     known_until: int = 0  # of what it remembers, likewise; who reads IDEL may put it off for later
     places: dict[int, Place] = field(default_factory=dict)
     failed: tuple[int, Place] | None = None  # on this queue, and so it came to that place

@@ -170,7 +170,7 @@ def limit(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
     reader = _reader(made, stack, "WORK")
     assert len(reader.next(1, timeout_s=WAIT_S)) == 1  # type: ignore[attr-defined]
     assert _reader(made, stack, "WORK").next(timeout_s=0) == []  # type: ignore[attr-defined]
-    return Said("limit", "its limits of work let none of 2 ready messages go: 1 is in work",
+    return Said("limit", "its limits of work let none of 2 ready messages go: 1 is being processed",
                 "omq queue show WORK", "WORK")
 
 

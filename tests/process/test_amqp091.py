@@ -160,7 +160,7 @@ def test_a_queue_that_is_not_there(world: AmqpWorld) -> None:
     with pytest.raises(pika.exceptions.UnroutableError):
         channel.basic_publish("", "NONE", b"x", mandatory=True)
     channel.basic_publish("", "NONE", b"x")
-    assert "'NONE' is no queue: the message is dropped" in [
+    assert "'NONE' is not a queue: the message is dropped" in [
         event["reason"] for event in world.events(1591)]
     with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
         channel.queue_declare("NONE", passive=True)

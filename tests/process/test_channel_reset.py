@@ -167,7 +167,7 @@ def test_what_makes_no_sense_is_refused(pair: list[Side]) -> None:
     omq_channel(west, "reset", "SENSE", "side=receives", code=66)
     omq_channel(west, "alter", "SENSE", "reset=1 " + "a" * 16, code=64)
     omq_channel(west, "alter", "SENSE", "peer=foreign")
-    assert "no omq" in omq_channel(west, "reset", "SENSE", "batch=1", code=64)
+    assert "not omq" in omq_channel(west, "reset", "SENSE", "batch=1", code=64)
     east.channel("SENSE", 1)
     assert "side=" in omq_channel(east, "reset", "SENSE", "batch=4", code=64)
     assert "batch 1, now 4" in omq_channel(east, "reset", "SENSE", "batch=4", "side=receives")

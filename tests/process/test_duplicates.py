@@ -197,11 +197,11 @@ def test_tools_do_not_take_a_memory_for_a_message(
     place = ["--spool", str(keyed.root)]
     assert launch.run("omqwhy", ["2", *place]) == 0
     said = capfd.readouterr().out
-    assert "no message" in said and "until 2" in said and "undo" not in said
+    assert "not a message" in said and "until 2" in said and "undo" not in said
     assert launch.run("omqwhy", ["order-1", *place]) == 0
     assert "on A (ready" in capfd.readouterr().out, "the id is the message's"
     assert launch.run("omqlog", ["--message", "2", *place]) == 0
-    assert "no message: a queue remembers" in capfd.readouterr().out
+    assert "not a message: a queue remembers" in capfd.readouterr().out
 
 
 def test_what_is_remembered_is_shown_apart(keyed: Instance, capfd: pytest.CaptureFixture[str]

@@ -309,7 +309,7 @@ def test_what_is_no_mail_in_the_maildrop(world: TrustInstance) -> None:
     assert not (folder / f"{first}.tmp").exists() and (folder / "README").exists()
     log = (world.root / "logs/events.log").read_text()
     assert "README" in log and "checksum" in log and "another name" in log
-    assert "no file of a mail" in log and (folder / f"{1:020d}-{'a' * 48}.mail").exists()
+    assert "not a mail file" in log and (folder / f"{1:020d}-{'a' * 48}.mail").exists()
     assert routed(world)[0][0] in second
 
 

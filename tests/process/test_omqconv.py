@@ -137,7 +137,7 @@ def test_a_doubt_that_the_journal_cannot_end_is_told(live: Instance, old: Path) 
         json.dumps({"omqconv": 1, "uuid": uuid, "lsn": 0}) + "\n"
         + json.dumps({"put": REFS[0], "queues": ["LOCAL"]}) + "\n")
     said = live.run("omqconv", "--queues", str(old))
-    assert said.code != 0 and "nobody knows whether it was put" in said.err
+    assert said.code != 0 and "it is not known whether it was put" in said.err
     assert live.on("LOCAL") == []
     (old / "omqconv.progress").write_text('{"omqconv": 1, "uuid": "00", "lsn": 0}\n')
     assert "another instance" in live.run("omqconv", "--queues", str(old)).err

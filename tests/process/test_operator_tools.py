@@ -227,7 +227,7 @@ def test_index_pool_and_journal_agree(live: Instance) -> None:
     assert said.code == 0 and "pool and journal alone" in said.err
     spoil_older_slot(live.paths)
     said = live.run("omqcheck")
-    assert said.code == 0 and "the next checkpoint writes this one anew" in said.err, said
+    assert said.code == 0 and "the next checkpoint writes this one again" in said.err, said
 
 
 def spoil_older_slot(paths: SpoolPaths) -> None:
@@ -398,7 +398,7 @@ def test_the_event_log(live: Instance) -> None:
     with live.paths.event_log.open("ab") as log:
         log.write(b'{"half": ')
     found = live.run("omshowlog", "--json")
-    assert rows(found.out)[-1]["event"] == 1251 and "1 lines are no events" in found.err
+    assert rows(found.out)[-1]["event"] == 1251 and "1 lines are not events" in found.err
 
 
 @pytest.mark.parametrize("name", LOOKING)

@@ -116,7 +116,7 @@ def test_the_manager_comes_again(world: Instance, ends: str) -> None:
         reader = parked(world, opened)
         puts.put_many("A", [b"1", b"2"])
         first, second = finished(reader, parking.begin(reader, 2))
-        assert (first.body, second.body) == (b"1", b"2"), "both are in work"
+        assert (first.body, second.body) == (b"1", b"2"), "both are being processed"
         first.done()
         descriptor = parking.begin(reader, 1)
         assert parking.finish(reader) is None

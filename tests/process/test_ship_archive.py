@@ -269,7 +269,7 @@ def test_a_block_behind_the_end_of_its_file(made: Callable[..., Ship], tmp_path:
     pieces[at] = replace(pieces[at], offset=1 << 40)
     data = bytes(stream(pieces))
     place.objects[name] = encode(replace(seal, length=len(data), crc=crc32c(data)), data)
-    with pytest.raises(PlaceDamaged, match="a block lies behind the end of journal file"):
+    with pytest.raises(PlaceDamaged, match="a block lies after the end of journal file"):
         archive(place, tmp_path / "archive")
 
 

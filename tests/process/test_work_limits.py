@@ -36,10 +36,10 @@ def test_limits_hold_over_readers_deaths_and_restarts(omq_instance: Instance) ->
             assert [each.body for each in held] == [b"a0", b"b3", b"c5"]
             assert taken(second) == []
             told = c.queues.show("WORK").facts
-            assert told["limit"] == "in_work_max: 3 of 3 are in work"
+            assert told["limit"] == "in_work_max: 3 of 3 are being processed"
             assert (told["limit_keys"], told["limit_keys_full"]) == (4, 2)
             omq_instance.kill(MANAGER)
-            omq_instance.start()  # what they have in hand is in work still
+            omq_instance.start()  # what they have in hand is being processed still
             assert taken(second) == []
             held[0].done()
             (one,) = taken(second, timeout_s=WAIT_S)

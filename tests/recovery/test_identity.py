@@ -40,8 +40,8 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "binary": (lambda file: (file.write_bytes(os.urandom(60)), None)[1], "no JSON object"),
     "cut": (_text('{"format": 1, "uu'), "no JSON object"),
     "list": (_text("[1]"), "no JSON object"),
-    "no keys": (_text("{}"), "its format is no version number"),
-    "format text": (_text(json.dumps({"format": "1", "uuid": OTHER})), "no version number"),
+    "no keys": (_text("{}"), "its format is not a version number"),
+    "format text": (_text(json.dumps({"format": "1", "uuid": OTHER})), "not a version number"),
     "uuid number": (_text('{"format": 1, "uuid": 5}'), "32 hexadecimal digits"),
     "uuid short": (_text('{"format": 1, "uuid": "00"}'), "32 hexadecimal digits"),
 }

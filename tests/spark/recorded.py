@@ -101,7 +101,7 @@ class Clerk:
 
     def die(self, message: Message) -> None:
         """With the message in hand."""
-        assert message.body is not None  # it is in work
+        assert message.body is not None  # it is being processed
         self.notes.write("die", message.qpool_id, message.queue, time.time_ns())
         os.kill(os.getpid(), 9)
 

@@ -67,8 +67,8 @@ def many(spark: Any, archive: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 def progress(lines: list[str], files: int) -> None:
     """A late second file: it and all behind it are told, each as a batch of its own."""
-    whole = [line for line in lines if "files are told" in line]
-    assert whole == [f"{n} of {files - 1} files are told" for n in range(files - 1)]
+    whole = [line for line in lines if "files are done" in line]
+    assert whole == [f"{n} of {files - 1} files are done" for n in range(files - 1)]
     heads = [line for line in lines if ": files " in line]
     assert [re.sub(r".*: (files \d+ to \d+),.*", r"\1", line) for line in heads] == [
         f"files {n} to {n}" for n in range(2, files + 1)]

@@ -72,7 +72,7 @@ def test_a_jvm_that_is_killed_is_told_in_a_line(made: tuple[Path, dict[str, Any]
         assert child.stderr is not None
         for line in child.stderr:
             lines.append(line)
-            if "files are told" in line:
+            if "files are done" in line:
                 until(lambda: any((tmp_path / "tables").rglob("*.parquet"))
                       or child.poll() is not None)
                 victim = java_of(child.pid)

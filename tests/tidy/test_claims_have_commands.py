@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.claims import DOCUMENTS, FACT, SECTIONS, all_claims, claims, command_of, main
+from tests.claims import DOCS, DOCUMENTS, FACT, SECTIONS, all_claims, claims, command_of, main
 from tests.tidy.tree import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -40,6 +40,13 @@ def test_each_claim_has_a_command_and_each_command_exists() -> None:
     commands = {each.command for each in found} - {FACT}
     assert {command: missing(command) for command in commands if missing(command)} == {}
     assert len(commands) > 25
+
+
+def test_no_command_is_that_of_all_measurements() -> None:
+    """Else each new number of PERFORMANCE would have one, that does not print it."""
+    assert (f"{DOCS}/PERFORMANCE.md", "") not in SECTIONS
+    (found,) = claims(f"{DOCS}/PERFORMANCE.md", "# P\n\n## Of another kind\n\nIt takes 7 ms.\n")
+    assert found.command == ""
 
 
 def test_few_are_not_measured() -> None:

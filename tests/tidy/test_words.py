@@ -1,4 +1,4 @@
-"""The check of words finds what it is for, and looks at no code."""
+"""The check of words finds what it is for, in documents and in the texts of programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import sys
 import pytest
 
 from tests.tidy.tree import ROOT
-from tests.words import DOCS, ENTRY, PATTERNS, documents, found, main, prose
+from tests.words import (
+    DOCS,
+    ENTRY,
+    PATTERNS,
+    documents,
+    faults,
+    found,
+    literals,
+    main,
+    prose,
+)
 
 
 @pytest.mark.parametrize(("line", "written"), [
@@ -39,6 +49,16 @@ def test_what_a_newcomer_reads_is_looked_at_and_so_is_the_rest() -> None:
     assert all((ROOT / name).is_file() for name in ENTRY)
     assert f"{DOCS}/SEMANTICS.md" in documents() and not set(documents()) & set(ENTRY)
     assert all(pattern.most < 200 and pattern.better for pattern in PATTERNS)
+
+
+def test_texts_of_programs_are_looked_at_and_keys_and_docstrings_are_not() -> None:
+    source = "\n".join((
+        '"""It is told beside."""', 'A = "beside"', "", "", "def f() -> None:", '    """Mended."""',
+        '    raise ValueError(f"{A} is no queue "', '                     "at all")  # mended', ""))
+    assert list(literals(source)) == [(7, 'f"{A} is no queue "'), (8, '"at all"')]
+    assert (1, '"""It is told beside."""') in list(literals(source, docstrings=True))
+    assert list(faults("x.py:7", 'f"{A} is no queue "')) == [
+        "x.py:7: 'is no queue': write is not a"]
 
 
 def test_a_wrong_spelling_is_found(capfd: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ class Opened:
 
 
 def position(raw: RawEntry) -> Position:
-    """Where a message stands in the order of hand-out."""
+    """Where a message is in the order of hand-out."""
     return -raw[1][2], raw[1][3]
 
 
@@ -82,7 +82,7 @@ class Handles:
         return (raw for raw in view.raw_entries(queue) if walked is None or position(raw) > walked)
 
     def passed(self, view: IndexView, queue: str) -> int:
-        """How many messages the walk has behind it."""
+        """How many messages the walk has after it."""
         walked = self.walks.get(queue)
         if walked is None:
             return 0

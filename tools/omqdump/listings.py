@@ -188,7 +188,7 @@ def _number(text: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit():
-        raise BadRequest(reason=f"{escape(text)!r} is no number of messages")
+        raise BadRequest(reason=f"{escape(text)!r} is not a number of messages")
     return int(text)
 
 

@@ -1,6 +1,6 @@
 """Where options and the answers to their questions come from.
 
-Invariants: 1. an answer comes from the words behind the letter, else from the next line; an empty
+Invariants: 1. an answer comes from the words after the letter, else from the next line; an empty
 line takes the default; 2. prompts are shown on a terminal only.
 """
 
@@ -26,7 +26,7 @@ class Prompts:
         self._words: deque[str] = deque()
 
     def give(self, words: Iterable[str], flags: argparse.Namespace) -> None:
-        """The words behind the letter of the next option."""
+        """The words after the letter of the next option."""
         self._words = deque(words)
         self.flags = flags
 
@@ -48,7 +48,8 @@ class Prompts:
         text = self.ask(prompt, "" if default is None else str(default))
         if not text.isascii() or not text.isdigit():
             question = prompt.strip().rstrip(":")
-            raise BadRequest(reason=f"{escape(text[:64])!r} is no number, asked for '{question}'")
+            raise BadRequest(reason=f"{escape(text[:64])!r} is not a number, asked for "
+                                    f"'{question}'")
         return int(text)
 
     def yes(self, prompt: str) -> bool:

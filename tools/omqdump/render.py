@@ -66,7 +66,7 @@ ENTRY_TITLE: Final = (f"{'QPoolId':<10}{'Pri':<4}{'State':<9}{'P':<2}{'Fail':<5}
                       f"{'Size':<9}{'Submitted':<18}Item Ref")
 """80 columns, with item references in their brief form."""
 REMEMBERS: Final = "a remembered id"
-"""In the place of one: it is no message (ADR 0047)."""
+"""In the place of one: it is not a message (ADR 0047)."""
 
 
 def entry_table(entries: Iterable[EntryRow]) -> Iterator[str]:

@@ -24,7 +24,7 @@ _ERROR_CHARACTERS_MAX: Final = 2000
 
 
 class _Words(argparse.ArgumentParser):
-    """Parses the words behind a letter; says what is wrong instead of ending the program."""
+    """Parses the words after a letter; says what is wrong instead of ending the program."""
 
     def error(self, message: str) -> NoReturn:
         raise BadRequest(reason=f"option {self.prog}: {escape(message)}")
@@ -78,7 +78,7 @@ class Session:
         out.write("\n")
 
     def run(self, text: str) -> bool:
-        """One option with the answers behind it; False when it is time to go."""
+        """One option with the answers after it; False when it is time to go."""
         option, words, flags = parse(text)
         if option.action is None:
             return False
@@ -95,7 +95,7 @@ def parse(text: str) -> tuple[Option, list[str], argparse.Namespace]:
     try:
         letter, *words = shlex.split(text)
     except ValueError as error:  # an open quotation, or nothing but an empty line
-        raise BadRequest(reason=f"{escape(text.strip())!r} is no option: {error}") from error
+        raise BadRequest(reason=f"{escape(text.strip())!r} is not an option: {error}") from error
     option = OPTIONS.get(letter)
     if option is None:
         raise BadRequest(reason=f"there is no option {escape(letter)!r}; "

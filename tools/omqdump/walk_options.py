@@ -1,7 +1,7 @@
 """The options that open, show and close one message: g G f r a c v.
 
 Errors: UnknownQueue, NoSuchHandle, BodyUnavailable and BodyDamaged for what cannot be opened (the
-walk goes on behind it; Z removes it).
+walk goes on after it; Z removes it).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Record every write of a run, over all its processes, in one order; and play it back.
 
-`RecordingDisk` stands in the place of the real disk (omq.storage.durable.use). Each call that
+`RecordingDisk` is in the place of the real disk (omq.storage.durable.use). Each call that
 changes something is made and noted under one lock of all processes (flock on the log), so that the
 log is the order in which things happened. Clients note in it what they were told. What was noted as
 acknowledged at a place of the log must survive a power cut at that place.
 
-LOG: a JSON line for each call, behind a write its bytes. Paths are relative to the spool.
+LOG: a JSON line for each call, after a write its bytes. Paths are relative to the spool.
 
 `Player` builds the tree (tree.py) as it was at any place of the log, with what was not synced
 then; `tree.cut` decides what of that survives. What daemons write past the shim (sockets, locks and

@@ -1,6 +1,6 @@
 """The connection that coroutines share: `omq.aio.connect` gives it.
 
-Behind it are native connections with a thread each, opened when they are wanted: up to
+After it are native connections with a thread each, opened when they are wanted: up to
 `connections` for puts, as many for requests, and for units of work, and one for each reader. Puts
 that wait at the same time for the same queue go in one request and share its sync.
 """
@@ -112,7 +112,7 @@ class AsyncConnection:
             outgoing=outgoing)))
 
     async def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
-        """As Connection.put_many; an iterable that is no list runs in another thread."""
+        """As Connection.put_many; an iterable that is not a list runs in another thread."""
         return list(await self._call(self._puts, lambda native: native.put_many(queue, messages)))
 
     async def put_file(self, queues: str | Sequence[str],

@@ -16,7 +16,7 @@ TOGETHER_MAX: Final = 200
 ALONE_BYTES: Final = 4096
 """A body of this size gains nothing by company; below it none goes into a container."""
 HEAD_BYTES: Final = 512
-"""More than a message takes in a request beside its body."""
+"""More than a message takes in a request next to its body."""
 _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
 
 

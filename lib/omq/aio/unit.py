@@ -41,7 +41,7 @@ class _Take:
 
 class AsyncUnit:
     """See omq.Unit. `async with` commits at its end, and backs out by an exception or when the
-    coroutine is cancelled. `ids`: of what was put, behind the commit. Made by AsyncClient.unit;
+    coroutine is cancelled. `ids`: of what was put, after the commit. Made by AsyncClient.unit;
     a connection has as many at once as it has native connections, others wait for one."""
 
     def __init__(self, lines: Lines) -> None:
@@ -73,7 +73,7 @@ class AsyncUnit:
         try:
             self._unit = await self._on_line(begin)
         except BaseException:
-            # The thread may begin it behind a cancellation: who has the line next must find none.
+            # The thread may begin it after a cancellation: who has the line next must find none.
             self._kept.call(lambda _: _back_out_all(begun), Waiter())
             self._give_back()
             raise
@@ -142,7 +142,7 @@ class AsyncUnit:
     def _taken(self, unit: Unit, take: _Take, queue: str, n: int, timeout_s: float | None
                ) -> list[Message]:
         """In the thread. Who wakes it says before why: either that is seen here, or the wake comes
-        behind this look and ends the wait."""
+        after this look and ends the wait."""
         ends = None if timeout_s is None else time.monotonic() + timeout_s
         left_s = timeout_s
         while True:

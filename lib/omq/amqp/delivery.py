@@ -87,7 +87,7 @@ class Outgoing:
         self._state = state
 
     def settle(self) -> None:
-        """The receiver has said what becomes of it, and waits for this; or nobody cares."""
+        """The receiver has said what happens to it, and waits for this; or nobody cares."""
         if self.over:
             return
         self.over = True

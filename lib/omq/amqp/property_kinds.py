@@ -45,7 +45,7 @@ _KINDS: Final = {  # bytes, bits of the exponent, of the number, its digits, wha
 
 def decimal_text(kind: str, raw: bytes) -> str:
     """A sign, an exponent, a whole number; with 11 at the beginning the number begins with 100 and
-    the exponent is two bits behind it."""
+    the exponent is two bits after it."""
     size, exponent_bits, bits, digits, bias = _KINDS[kind]
     word = int.from_bytes(raw, "big")
     sign, rest = word >> (8 * size - 1), word & ((1 << (8 * size - 1)) - 1)
@@ -67,14 +67,14 @@ def decimal_bytes(kind: str, text: str) -> bytes:
     try:
         sign, figures, exponent = Decimal(text).as_tuple()
     except InvalidOperation as error:
-        raise ValueError(f"no {kind}: {text[:40]}") from error
+        raise ValueError(f"not a {kind}: {text[:40]}") from error
     top = sign << (8 * size - 1)
     if not isinstance(exponent, int):
         word = top | (0b11111 if exponent in ("n", "N") else 0b11110) << (8 * size - 6)
     else:
         number, power = int("".join(map(str, figures))), exponent + bias
         if number >= 10**digits or not 0 <= power <= 2 * bias + digits:
-            raise ValueError(f"no {kind}: {text[:40]}")
+            raise ValueError(f"not a {kind}: {text[:40]}")
         word = top | (power << bits | number if number < 1 << bits else
                       0b11 << (8 * size - 3) | power << (bits - 2) | number & ((1 << bits - 2) - 1))
     return word.to_bytes(size, "big")
@@ -91,7 +91,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def said(value: Any) -> tuple[str, str]:
-    """(kind, text) of a value; "string" is one of them, "encoded" what is no primitive."""
+    """(kind, text) of a value; "string" is one of them, "encoded" what is not a primitive."""
     kind, text = _said(value)
     if kind == "string" or (kind in _BACK and encoded(_BACK[kind](kind, text)) == encoded(value)):
         return kind, text

@@ -5,7 +5,7 @@ nobody took yet; so a peer whose bytes wait costs that much memory. Who sends be
 
 Invariants: 1. a frame goes out only for a place in the peer's window; what finds none waits in
 order (`waiting`), and is counted; 2. dispositions that were collected go before any other frame of
-the session that is no transfer.
+the session that is not a transfer.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Session:
         return handle
 
     def perform(self, code: int, fields: list[Any]) -> None:
-        """A frame that is no transfer."""
+        """A frame that is not a transfer."""
         self._flush_said()
         amqp_sending.performative(self.connection.out, self.channel, code, fields)
 

@@ -26,7 +26,7 @@ class Terminus:
 
     @property
     def address(self) -> str:
-        """Empty: none. Malformed: it is no text."""
+        """Empty: none. Malformed: it is not text."""
         found = None if self.kind == COORDINATOR else self._at(_ADDRESS)
         if found is not None and type(found) is not str:
             raise Malformed("an address is a string")
@@ -43,7 +43,7 @@ class Terminus:
 
     @property
     def filter(self) -> dict[Any, Any]:
-        """Malformed: it is no map."""
+        """Malformed: it is not a map."""
         found = self._at(_FILTER) if self.kind == SOURCE else None
         if found is not None and not isinstance(found, dict):
             raise Malformed("filters are a map")

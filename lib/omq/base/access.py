@@ -24,7 +24,7 @@ def denied(path: Path | str, error: Exception | None = None) -> AccessDenied:
 
 
 def index_denied(spool: Path) -> NotOperator:
-    """The error for an index segment: whom it is open to stands in omq.conf, not in a mode."""
+    """The error for an index segment: whom it is open to is in omq.conf, not in a mode."""
     owner = user_name(os.stat(spool).st_uid)
     who = "as root" if owner == "root" else f"as {owner}, as root"
     return NotOperator(path=escape(str(spool)), user=user_name(os.geteuid()),

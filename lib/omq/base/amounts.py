@@ -7,7 +7,7 @@
 
 Invariants: 1. no duration is negative: what is over is over by 0 s, for a clock that was set back
 must not show; 2. nothing has more digits than somebody reads; 3. what
-is no finite number is "an unknown time". Programs get numbers (`--json`), never these texts.
+is not a finite number is "an unknown time". Programs get numbers (`--json`), never these texts.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _queue(section: Section) -> str:
 def _grant(entry: Entry, known: tuple[str, ...]) -> Grant:
     kind, colon, who = entry.key.partition(":")
     if not colon or not who or kind not in ("user", "group"):
-        raise entry.error("not somebody", "user:NAME, user:* or group:NAME")
+        raise entry.error("not a subject", "user:NAME, user:* or group:NAME")
     words = entry.value.split()
     if not words or not set(words) <= {*known, "all"}:
         raise entry.error(f"{escape(entry.value)!r}", f"{' '.join(known)}, or all")

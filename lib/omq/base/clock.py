@@ -111,10 +111,10 @@ def _local_second(seconds: int, _zone: tuple[str, str]) -> tuple[str, str]:
 
 
 def parse_iso(text: str) -> int:
-    """Wall ns of a time such as `2026-11-21T08:00`, in local time when no zone stands there."""
+    """Wall ns of a time such as `2026-11-21T08:00`, in local time when no zone is there."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise BadRequest(reason=f"{text[:64]!r} is no time such as 2026-11-21T08:00") from error
+        raise BadRequest(reason=f"{text[:64]!r} is not a time such as 2026-11-21T08:00") from error
     whole = moment.replace(microsecond=0)
     return int(whole.timestamp()) * NS_PER_S + moment.microsecond * 1000

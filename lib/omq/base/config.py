@@ -99,7 +99,7 @@ QUEUE_KEYS: Final = (
 
 
 def load_queues(conf_dir: Path | None = None) -> dict[str, QueueConf]:
-    """The queues by name, in the order of the file; IDEL and POISON behind them unless given."""
+    """The queues by name, in the order of the file; IDEL and POISON after them unless given."""
     sections = read_sections(conf_path(conf_dir, QUEUES_FILE))
     common = sections.pop(DEFAULTS_SECTION, None)
     shared = common.entries if common is not None else {}

@@ -4,7 +4,7 @@
     [section]
     key = value
 
-Files are UTF-8, at most 1 MiB. A section and a key in a section appear once; nothing stands before
+Files are UTF-8, at most 1 MiB. A section and a key in a section appear once; nothing precedes
 the first section; a line is not continued. Sizes are written as base.sizes says (64M), counts as
 1_000_000.
 

@@ -126,7 +126,7 @@ STANDBY_LISTENS_NO_MORE = _event(1661, "Standbys are no longer served")
 STANDBY_CONNECTED = _event(1662, "A standby has connected")
 STANDBY_GONE = _event(1663, "The connection to a standby ended")
 STANDBY_REFUSED = _event(1664, "A standby was refused")
-PROTECTION_CHANGED = _event(1666, "What an acknowledgement means has changed")
+PROTECTION_CHANGED = _event(1666, "The protection behind an acknowledgement has changed")
 MEMBERS_SILENT = _event(1665, "Members do not answer; whether one was promoted is not known")
 
 POOL_DIFFERS = _event(1281, "A pool file differs from what was written into it")
@@ -196,14 +196,14 @@ DROP_AWAY = _event(1518, "No queue manager; mail waits in the maildrop")
 # 1530-1540: the lease of a primary
 LEASE_WON = _event(1530, "This member has the lease and is the primary")
 LEASE_LOST = _event(1531, "This member has lost the lease; nothing is acknowledged")
-LEASE_SILENT = _event(1532, "etcd does not answer, or refuses; the lease cannot be looked at")
+LEASE_SILENT = _event(1532, "etcd does not answer, or refuses; the lease cannot be read")
 LEASE_NOT_TAKEN = _event(1533, "The lease is free, and this member may not take it")
-LEASE_CHILD_ENDED = _event(1534, "What this member had started has ended")
-IN_SYNC_CHANGED = _event(1535, "Which standbys are in sync has changed in etcd")
+LEASE_CHILD_ENDED = _event(1534, "A process that this member started has ended")
+IN_SYNC_CHANGED = _event(1535, "The list of standbys in sync has changed in etcd")
 LEASE_KEEPER_STARTED = _event(1536, "The keeper of the lease has started")
 LEASE_KEEPER_STOPPED = _event(1537, "The keeper of the lease has stopped")
 LEASE_MANAGER_HUNG = _event(
-    1540, "The queue manager stands still; its lease is not renewed, and another may be promoted")
+    1540, "The queue manager hangs; its lease is not renewed, and another member may be promoted")
 
 AMQP_CLOSED = _event(1580, "An operator closed a connection of AMQP")
 # 1585-1599: AMQP
@@ -223,7 +223,8 @@ CHANNELS_STOPPED = _event(1601, "Channel Sender Shut Down")
 CHANNEL_RUNNING = _event(1602, "Channel is running: the other side is connected")
 CHANNEL_ENDED = _event(1603, "Channel ended: it was stopped, or had nothing to do")
 CHANNEL_BROKE = _event(1604, "Channel has no connection; it is retried after a pause")
-CHANNEL_OUT_OF_STEP = _event(1605, "Channel is out of step with the other side: somebody must look")
+CHANNEL_OUT_OF_STEP = _event(
+    1605, "Channel is out of step with the other side: an operator must act")
 CHANNEL_RESOLVED = _event(1606, "A batch in doubt was resolved")
 CHANNEL_DEAD_LETTER = _event(1607, "A message of a channel became a dead letter")
 CHANNEL_WRONG = _event(1608, "The definition of a channel is wrong; it does not run")
@@ -236,7 +237,7 @@ CHANNEL_RESET = _event(1625, "The number of a channel's last batch was set by an
 CHANNEL_TWICE = _event(1613, "A peer that is not omq gets messages again that it may already have")
 
 # 1550-1551: mail: policies of peers
-STS_FAILED = _event(1550, "The MTA-STS policy of a domain cannot be had")
+STS_FAILED = _event(1550, "The MTA-STS policy of a domain cannot be obtained")
 STS_NOT_KEPT = _event(
     1551, "An MTA-STS policy could not be written to the spool; it will be fetched again")
 

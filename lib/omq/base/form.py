@@ -7,7 +7,7 @@
 OMQ_FAST chooses; `auto`, the default, is compiled if there is a build of these very sources for
 this Python, else interpreted. The three do the same, byte for byte (tests/forms).
 
-Builds lie apart from the sources, in `compiled/DIGEST.ABI` beside the packages. DIGEST is that of
+Builds lie apart from the sources, in `compiled/DIGEST.ABI` next to the packages. DIGEST is that of
 the sources, so a build of other sources is never loaded; a folder appears by rename, so none is
 half a build.
 

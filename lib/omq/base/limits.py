@@ -17,7 +17,7 @@ QUEUES_MAX: Final = 1000
 """Rows of a fixed table of the index, by their numbers; tools print them all."""
 
 NAMED_QUEUES_MAX: Final = QUEUES_MAX - 1
-"""Queues of one instance, with IDEL and POISON: number 0 is no queue."""
+"""Queues of one instance, with IDEL and POISON: number 0 is not a queue."""
 
 QUEUE_NAME_BYTES: Final = 16
 """Width of a queue name in every format; enough for the original's names, which had up to eight."""

@@ -39,7 +39,7 @@ class Mistakes:
 
     def built(self, make: Callable[[dict[str, Entry]], T], entries: dict[str, Entry]) -> T | None:
         """What is made of the entries of a section; each that is refused is noted and left out, so
-        that those behind it are looked at, too. None: something was refused."""
+        that those after it are looked at, too. None: something was refused."""
         left = dict(entries)
         while True:
             try:

@@ -24,7 +24,7 @@ DIRECTORY: Final = 0o700
 PASSAGE: Final = 0o711
 """The spool and run/: anybody may pass, to what is open to him further in; nobody may list."""
 PUBLIC: Final = 0o644
-"""What the host tells everybody by itself: the uuid, which stands in every message id; ids and
+"""What the host tells everybody by itself: the uuid, which is in every message id; ids and
 pids, which ipcs and ps list."""
 SOCKET: Final = 0o660
 """Connecting to a socket needs the right to write. It has the clients' group."""

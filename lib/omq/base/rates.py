@@ -29,7 +29,7 @@ class Rate:
 
 
 def parse_rate(text: str, burst: int = 1) -> Rate | None:
-    """What a text says; None: it is no rate. A rate of 0 is none: `get = inhibited` stops a
+    """What a text says; None: it is not a rate. A rate of 0 is none: `get = inhibited` stops a
     queue."""
     match = _RATE.fullmatch(text)
     if match is None or not 0 < (count := int(match[1])) <= COUNT_MAX:

@@ -56,7 +56,7 @@ class Settings(MailSettings):
         "journal files that are kept for a standby that is away or slow; one that falls further "
         "behind needs a new base copy; none are kept when the disk runs short")
     archive: str = _choice("journal", "keep", ("keep", "delete"),
-        "what becomes of a retired journal file: kept in archive/ for analytics, or deleted")
+        "what happens to a retired journal file: kept in archive/ for analytics, or deleted")
 
     archive_level: int = _number("archive", 3, 1, 19,
         "how hard archive files are compressed (zstd): higher is smaller and slower to make")
@@ -153,7 +153,7 @@ class Settings(MailSettings):
     register_timeout_s: int = _number("ipc", 10, 1, 600,
         "a connection that has not registered after this time is closed")
     bad_lines_max: int = _number("ipc", 8, 0, 1000,
-        "a connection is closed after this many lines in a row that are no question, or ask "
+        "a connection is closed after this many lines in a row that are not a question, or ask "
         "without having registered")
     uid_turn_us: int = _number("ipc", 2000, 100, 1_000_000,
         "how much time one user's connections may take in a group before it is the others' turn; "
@@ -181,10 +181,10 @@ class Settings(MailSettings):
         "yet; one user other than the owner and root may take half of it")
     units_in_doubt_max: int = _number("ipc", 1000, 1, 100_000,
         "most units of work in doubt (prepared and not ended); one user other than the owner and "
-        "root may have half of them, so that nobody shuts out the others")
+        "root may have half of them, so that no user shuts out the others")
     unit_in_doubt_warn_s: int = _number("ipc", 600, 1, 86400 * 365,
-        "a unit of work that is in doubt for so long raises an event: its messages wait for "
-        "somebody to decide")
+        "a unit of work that is in doubt this long raises an event: its messages wait for "
+        "a decision")
     reader_wait_s: int = _number("ipc", 30, 1, 3600,
         "how long a reader without messages waits before it asks again; its idle work is done then")
 
@@ -246,7 +246,7 @@ class Settings(MailSettings):
         "how many events of one kind and cause are logged within event_period_s; of any more only "
         "the number is")
     event_period_s: int = _number("daemons", 60, 1, 86400,
-        "see event_burst; somebody who asks wrongly again and again must not fill the log")
+        "see event_burst; a client that repeats a wrong request must not fill the log")
     operator_confirm_messages: int = _number("daemons", 10, 0, 1_000_000,
         "tools ask before they change more messages than this, unless --yes is given")
     operator_undo_s: int = _number("daemons", 3600, 0, 30 * 86400,

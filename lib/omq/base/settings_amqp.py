@@ -33,7 +33,7 @@ class AmqpSettings(QmgrSettings):
         "PEM file with this host's certificate and those between it and its authority; read again "
         "at a reload")
     amqp_tls_key: str = text("amqp", "", _PATH, _PATH_RULE,
-        "PEM file with the certificate's key, which others must not read; empty: it stands in the "
+        "PEM file with the certificate's key, which others must not read; empty: it is in the "
         "file of the certificate")
     amqp_tls_ca_file: str = text("amqp", "", _PATH, _PATH_RULE,
         "PEM file with the authorities, and lists of what they have revoked, that certificates of "
@@ -42,9 +42,9 @@ class AmqpSettings(QmgrSettings):
     amqp_users: str = text("amqp", "", _PATH, _PATH_RULE,
         "file of those who have a password (PLAIN), a line 'name:hash' each as submission_users, "
         "which others must not read; a name is an account of this host, whose rights it has; "
-        "empty: nobody")
+        "empty: no user has one")
     amqp_anonymous_user: str = text("amqp", "", _USER, "the name of an account, or nothing",
-        "account whose rights clients have that do not say who they are; empty: there are none")
+        "account whose rights clients without a login have; empty: they are refused")
     amqp_connections_max: int = number("amqp", 1000, 1, 100_000,
         "connections at once; one more is closed before a byte is read")
     amqp_user_connections_max: int = number("amqp", 200, 1, 100_000,
@@ -60,11 +60,12 @@ class AmqpSettings(QmgrSettings):
     amqp_user_temporaries_max: int = number("amqp", 100, 1, 900,
         "temporary queues of one user at once; all of the instance: queues_temporary_max")
     amqp_client_waiting_max: int = number("amqp", 200, 1, 100_000,
-        "connections of one address at once of which nobody has said yet who it is")
+        "connections of one address at once that have not logged in yet")
     amqp_frame_bytes_max: int = number("amqp", 64 * KIB, 512, 16 * MIB,
         "largest frame that a client may send")
     amqp_idle_timeout_s: int = number("amqp", 60, 1, 86400,
-        "a client that sends nothing, no heart-beat either, this long is gone; it is told so")
+        "a client that sends nothing this long, not even a heart-beat, is disconnected, with an "
+        "error")
     amqp_handshake_timeout_s: int = number("amqp", 10, 1, 600,
         "time from the first byte until the connection is open, TLS and SASL included")
     amqp_close_timeout_s: int = number("amqp", 5, 1, 600,

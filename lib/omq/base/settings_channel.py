@@ -52,7 +52,7 @@ class ChannelSettings(StandbySettings):
     channel_connect_timeout_s: int = number("channel", 20, 1, 600,
         "time for connection, TLS, SASL and the answer of the other side")
     channel_passwords: str = text("channel", "", _PATH, _PATH_RULE,
-        "file with a line 'CHANNEL:user:password' for each channel that says who it is by a "
+        "file with a line 'CHANNEL:user:password' for each channel that logs in by a "
         "password; others must not read it")
     channel_tls_ca_file: str = text("channel", "", _PATH, _PATH_RULE,
         "PEM file with the authorities that other instances' certificates are verified by; empty: "

@@ -21,12 +21,12 @@ class DropSettings(ShipSettings):
         "mails in the maildrop while the queue manager is away; one user other than the owner and "
         "root has half")
     drop_bytes_max: int = number("drop", 1 * GIB, 1 * MIB, 1024 * GIB,
-        "the same in bytes; a larger mail than half of it is nobody's but theirs")
+        "the same in bytes; only they may submit a mail larger than half of it")
     drop_messages_max: int = number("drop", 600, 0, 1_000_000,
         "mails of one user in smtp_client_period_s, but the owner's and root's; 0: no limit")
     drop_sessions_max: int = number("drop", 64, 4, 1000,
         "programs that hand in mail at once; a quarter of them of one user, the last eighth for "
         "the owner and root")
     drop_timeout_s: int = number("drop", 60, 1, 3600,
-        "a program that hands in mail and sends nothing for so long is cut off")
+        "a program that submits mail and sends nothing this long is cut off")
     # fmt: on

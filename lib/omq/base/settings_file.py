@@ -1,6 +1,6 @@
 """Reads omq.conf into Settings, and prints omq.conf from the table of keys.
 
-A key that the file lacks has its default. A key stands in the section that the table names. Values
+A key that the file lacks has its default. A key is in the section that the table names. Values
 that contradict each other are refused here, so that no daemon has to think about them.
 
 Errors: ConfigError (file, line, key, reason, what is allowed).
@@ -210,7 +210,7 @@ def render() -> str:
 
 
 def in_force(settings: Settings, section: str = "") -> Iterator[str]:
-    """The keys of a section, or of all, with their values; beside what is changed, its default."""
+    """The keys of a section, or of all, with their values; next to what is changed, its default."""
     for each in SECTION_TITLES:
         if section in ("", each):
             yield f"[{each}]"

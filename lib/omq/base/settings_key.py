@@ -1,7 +1,7 @@
 """What the table of omq.conf says of one key, and how a field of it is written.
 
 A field is a key, its name ends in the unit, its metadata holds section, range and reason. The
-fields stand in omq.base.settings and omq.base.settings_mail.
+fields are in omq.base.settings and omq.base.settings_mail.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class MailSettings(DropSettings):
         "recipients of one message (RFC 5321 4.5.3.1.8 asks for 100 at least); their addresses "
         "have 32 KiB together: 1000 of 31 bytes on average, 100 of the longest")
     smtp_sessions_max: int = number("mail", 100, 1, 10_000,
-        "sessions at once at smtp_listen_port; one more is told to come back later")
+        "sessions at once at smtp_listen_port; one more is refused for now")
     smtp_sessions_reserved: int = number("mail", 20, 0, 5000,
         "the last of a port's, a quarter at most, are for clients that have no session there yet")
     smtp_memory_bytes_max: int = number("mail", 256 * MIB, 1 * MIB, 64 * GIB,
@@ -50,11 +50,12 @@ class MailSettings(DropSettings):
     smtp_client_recipients_max: int = number("mail", 3000, 0, 10_000_000,
         "recipients of one client in the period, also refused ones; 0: no limit")
     smtp_client_errors_max: int = number("mail", 100, 0, 1_000_000,
-        "refusals for good that one client may cause in the period; beyond it no new session")
+        "permanent refusals that one client may cause in the period; after that no new session")
     smtp_session_errors_max: int = number("mail", 20, 1, 10_000,
-        "refusals for good after which a session is closed: who guesses addresses starts anew")
+        "permanent refusals after which a session is closed: a client that guesses addresses has "
+        "to reconnect")
     smtp_session_s_max: int = number("mail", 7200, 10, 604_800,
-        "longest session: it is told 421 between two messages, and cut in the middle of one")
+        "longest session: it gets 421 between two messages, and is cut in the middle of one")
     smtp_text_bytes_s_min: int = number("mail", 500, 0, 1_000_000,
         "slowest text: each byte gives a client this little more time than smtp_idle_timeout_s, so "
         "that a byte now and then holds no session; 0: only the session's time counts")
@@ -83,7 +84,7 @@ class MailSettings(DropSettings):
         "program that is asked about each text, by SMTP, before its client has the 250, and gives "
         "back what is to be delivered (a spam filter); empty: none")
     smtp_filter_return_host: str = text("mail", "127.0.0.1", _HOST, _HOST_RULE,
-        "address at which the filter gives back; who reaches it goes past the filter")
+        "address at which the filter returns mail; a client that reaches it bypasses the filter")
     smtp_filter_return_port: int = number("mail", -1, -1, 65535,
         "port at which the filter gives back, for smtp_relay_networks alone; -1: none, 0: any free "
         "one")
@@ -104,7 +105,7 @@ class MailSettings(DropSettings):
         "stranger's guesses must not fill the disk")
     mailbox_full: str = choice("mail", "defer", ("defer", "refuse"),
         "mail for a mailbox that has reached its quota ([mailboxes] of routes.conf) waits (452 "
-        "4.2.2), or its sender is told (552 5.2.2)")
+        "4.2.2), or is refused (552 5.2.2)")
     local_retry_s: int = number("mail", 300, 1, 86400,
         "pause before a mailbox that could not be written is tried again")
     local_expiry_s: int = number("mail", 5 * 86400, 60, YEAR_S,

@@ -18,7 +18,7 @@ class QmgrSettings(TriggerSettings):
     qmgr_reserve_urgent: int = number("qmgr", 3, 0, 400,
         "the last of these are for urgent messages only")
     qmgr_reserve_normal: int = number("qmgr", 2, 0, 400,
-        "so many more are for urgent and normal ones, not for those of low priority")
+        "this many more are for urgent and normal ones, not for those of low priority")
     qmgr_chan_time1_ms: int = number("qmgr", 500, 0, 600_000,
         "when the last process of a channel has ended, none is started within this time: messages "
         "gather meanwhile; urgent ones do not wait for it")
@@ -33,7 +33,7 @@ class QmgrSettings(TriggerSettings):
     qmgr_peer_reserve_urgent: int = number("qmgr", 1, 0, 400,
         "the last of these are for urgent messages only, one at least is for all")
     qmgr_affinity_ms: int = number("qmgr", 2000, 0, 600_000,
-        "among equals a process stays so long with the peer that it has a connection to")
+        "among equals a process stays this long with the peer that it has a connection to")
     qmgr_run_ms: int = number("qmgr", 100, 0, 60_000,
         "a process gets as many messages of a fast peer at once as this takes")
     qmgr_run_messages: int = number("qmgr", 20, 1, 100,
@@ -42,9 +42,9 @@ class QmgrSettings(TriggerSettings):
         "messages in hand; one peer has at most a quarter of what is free of them")
     qmgr_put_off_s_max: int = number("qmgr", 300, 1, 86_400,
         "what is beyond a peer's share is called back as soon as the peer has room; this is when "
-        "it comes back by itself, where nobody knows of it any more")
+        "it comes back by itself if it is no longer known")
     qmgr_put_off_messages_max: int = number("qmgr", 100_000, 0, 10_000_000,
-        "so many messages that were put off are known, and can be called back and shown by peer, "
+        "this many postponed messages are known, and can be called back and shown by peer, "
         "at some 300 bytes each; those beyond it come back by themselves")
     qmgr_sends_bytes_max: int = number("qmgr", 16 * MIB, 0, 1024 * GIB,
         "the record of sends, logs/SERVICE.sends.jsonl (what went where, how long it waited and "

@@ -15,7 +15,7 @@ class ShipSettings(TransportSettings):
     ship_to: str = text("ship", "", r"((s3|gs|az)://\S+|file:///\S*)?",
         "s3://bucket/prefix, gs://, az:// or file:///directory, or nothing",
         "where omq ship puts the journal and copies of the pool; each instance has a place of its "
-        "own; empty: nowhere, unless it is told")
+        "own; empty: nowhere, unless the command names one")
     ship_interval_ms: int = number("ship", 1000, 10, 3_600_000,
         "what has become durable is shipped this often: what a lost disk costs, and the way")
     ship_late_s: int = number("ship", 60, 1, 86_400,

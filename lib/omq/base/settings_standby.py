@@ -21,15 +21,15 @@ class StandbySettings(WatchSettings):
     standby_listen_port: int = number("standby", 9817, 0, 65535,
         "its port; 0: any free one (in run/, for tests)")
     standby_silence_s: int = number("standby", 60, 5, 3600,
-        "a standby that takes nothing, or says nothing, for so long is given up: its line is "
-        "closed, and it comes again")
+        "a standby that takes nothing, or sends nothing, this long is disconnected; it "
+        "connects again")
     standby_sync: int = number("standby", 0, 0, 15,
-        "so many standbys have what is acknowledged on their disks before it is; 0: nothing waits "
-        "for standbys")
+        "standbys that must have a change on their disks before it is acknowledged; 0: nothing "
+        "waits for standbys")
     standby_lost: str = choice("standby", "wait", ("wait", "go_on"),
-        "what holds when fewer than standby_sync answer: wait until they do, or go on alone")
+        "what to do when fewer than standby_sync answer: wait until they do, or go on alone")
     standby_lost_s: int = number("standby", 10, 1, 3600,
-        "of go_on: so long a reply waits before the queue manager goes on alone")
+        "with go_on: how long a reply waits before the queue manager goes on alone")
     standby_members: str = text("standby", "", r"[ -~]{0,1000}", "tls://HOST[:PORT], or commands "
         "that run 'omq standby send', with commas between them",
         "how the other members of the instance are reached: a queue manager asks them at its "
@@ -41,10 +41,10 @@ class StandbySettings(WatchSettings):
         "between them",
         "members of an etcd that decides who is primary (`omq standby keep`); empty: people do")
     standby_lease_s: int = number("standby", 10, 2, 300,
-        "so long a primary that cannot reach etcd goes on; then it acknowledges nothing, and "
+        "how long a primary that cannot reach etcd goes on; then it acknowledges nothing, and "
         "another member may be promoted")
     standby_hung_s: int = number("standby", 20, 5, 3600,
-        "with a lease: when the queue manager has stood still for so long, the lease is left to "
+        "with a lease: when the queue manager has hung this long, the lease is left to "
         "run out, and another member may be promoted")
     standby_lease_prefix: str = text("standby", "omq", r"[A-Za-z0-9/_.-]{1,100}",
         "a prefix of keys",
@@ -59,7 +59,8 @@ class StandbySettings(WatchSettings):
         "its password, one line; readable for the spool's user alone")
     standby_address: str = text("standby", "", r"(tls://[A-Za-z0-9.:\[\]_-]{1,260})?",
         "tls://HOST[:PORT]",
-        "how other members reach this one, told in etcd: who follows goes there after a failover")
+        "how other members reach this one, noted in etcd: standbys follow it there after a "
+        "failover")
     standby_rejoin: bool = flag("standby",
         "does a former primary follow the new one by itself, where that needs no copy?",
         default=True)

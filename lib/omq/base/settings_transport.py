@@ -24,7 +24,7 @@ class TransportSettings(WebSettings):
         "PEM file with this host's certificate and those between it and its authority; read again "
         "at a reload; empty: smtp.server has no TLS")
     smtp_tls_key: str = text("tls", "", _PATH, _PATH_RULE,
-        "PEM file with the certificate's key, which others must not read; empty: it stands in the "
+        "PEM file with the certificate's key, which others must not read; empty: it is in the "
         "file of the certificate")
     smtp_starttls: str = choice("tls", "offer", ("offer", "require"),
         "at smtp_listen_port, with a certificate: mail is taken without TLS too, or only with it "
@@ -76,7 +76,8 @@ class TransportSettings(WebSettings):
         "recipients of one such user in that time, also refused ones; 0: no limit")
     smtp_sender_domain_messages_max: int = number("submission", 0, 0, 1_000_000,
         "messages in that time whose sender is of one domain, of all users and clients of "
-        "smtp_relay_networks together; strangers' are not counted, who could name any; 0: no limit")
+        "smtp_relay_networks together; those of strangers, who could name any sender, are not "
+        "counted; 0: no limit")
     unix_auth_file: str = text("submission", "", _PATH, _PATH_RULE,
         "file of names and passwords for peers, a line 'host[:port] name:password' each, which "
         "others must not read; such a peer is used with TLS only")
@@ -86,8 +87,8 @@ class TransportSettings(WebSettings):
         "filters that are asked about each mail of smtp.server by the milter protocol, in this "
         "order, before smtp_filter; empty: none")
     smtp_milter_default: str = choice("milter", "tempfail", ("tempfail", "accept", "reject"),
-        "what becomes of a mail about which a filter gives no answer that makes sense: it is "
-        "refused for now (451), taken, or refused for good")
+        "what happens to a mail if a filter gives no valid answer: it is "
+        "refused for now (451), accepted, or refused permanently")
     smtp_milter_timeout_s: int = number("milter", 60, 1, 600,
         "time to reach a filter, and for its answer at each stage")
 
@@ -98,7 +99,7 @@ class TransportSettings(WebSettings):
     smtp_policy_for: str = choice("milter", "strangers", ("strangers", "all"),
         "about whose recipients: of clients that may not send to everybody, or all")
     smtp_policy_default: str = choice("milter", "tempfail", ("tempfail", "accept"),
-        "what becomes of a recipient about which a service gives no answer that makes sense: it is "
+        "what happens to a recipient if a service gives no valid answer: it is "
         "refused for now (451), or that service is passed over")
     smtp_policy_timeout_s: int = number("milter", 30, 1, 600,
         "time to reach a policy service and for its answer")
@@ -106,7 +107,7 @@ class TransportSettings(WebSettings):
     smtp_verify: bool = flag("mail",
         "recipients of strangers whose mail goes to a host of [peers] or unix_smarthost are "
         "verified there (RCPT without a text); one that it does not know is refused, one that "
-        "cannot be verified in time is told to come back",
+        "cannot be verified in time is refused for now",
         default=False)
     smtp_verify_timeout_s: int = number("mail", 10, 1, 120,
         "time that a session waits for it, then 450; the answer is remembered all the same")
@@ -122,11 +123,11 @@ class TransportSettings(WebSettings):
         "how long that there is none")
 
     soft_bounce: bool = flag("mail",
-        "nothing is refused or given up for good: clients are told 4yz in place of 5yz, and mail "
+        "nothing is refused or given up permanently: clients get 4yz instead of 5yz, and mail "
         "that would be returned stays where it is and is tried again; for the days of a change",
         default=False)
     delay_warning_s: int = number("mail", 4 * 3600, 0, 30 * 86400,
-        "a sender is told once that mail for another host waits this long; 0: never")
+        "a sender gets one report when mail for another host has waited this long; 0: never")
     pipe_timeout_s: int = number("mail", 300, 1, 86400,
         "time that a command of [pipes] in routes.conf has for a mail; then it is killed")
     xport_command: str = text("mail", "/usr/sbin/sendmail -i -f {sender} -- {recipients}",

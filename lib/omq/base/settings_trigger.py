@@ -13,7 +13,7 @@ class TriggerSettings(ChannelSettings):
 
     # fmt: off
     trigger_interval_s: int = number("trigger", 60, 1, 86_400,
-        "messages that a triggered program has left, or that nobody was started for, are triggered "
+        "messages that a triggered program has left, or for which none was started, are triggered "
         "for again after this")
     trigger_processes_max: int = number("trigger", 20, 1, 500,
         "programs that trigger.monitor has running at once, over all sections of triggers.conf")

@@ -18,7 +18,7 @@ class WatchSettings:
 
     # fmt: off
     metrics_listen_host: str = text("metrics", "127.0.0.1", _HOST, _HOST_RULE,
-        "address that omq-metrics listens on; loopback, for it asks nobody who he is")
+        "address that omq-metrics listens on; loopback, since it has no login")
     metrics_listen_port: int = number("metrics", 9815, 0, 65535,
         "its port; 0: any free one (in run/, for tests)")
     metrics_connections_max: int = number("metrics", 16, 1, 1000,
@@ -26,7 +26,7 @@ class WatchSettings:
     metrics_timeout_s: int = number("metrics", 10, 1, 600,
         "a connection that has not asked, or not taken its answer, by then is closed")
     metrics_age_ms: int = number("metrics", 500, 0, 60_000,
-        "an answer so old is given again: many who scrape at once cost one look")
+        "an answer up to this old is given again: many scrapes at once cost one look")
     alarms_period_s: int = number("metrics", 10, 1, 3600,
         "how often omq health --watch looks")
     alarms_run_timeout_s: int = number("metrics", 10, 1, 600,

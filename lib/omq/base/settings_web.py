@@ -35,37 +35,37 @@ class WebSettings(AmqpSettings):
     web_tls_certificate: str = text("web", "", _PATH, _PATH_RULE,
         "PEM file with this host's certificate; it is read again at a reload; empty: no TLS")
     web_tls_key: str = text("web", "", _PATH, _PATH_RULE,
-        "PEM file with the certificate's key, which others must not read; empty: it stands in the "
+        "PEM file with the certificate's key, which others must not read; empty: it is in the "
         "file of the certificate")
     web_hosts: str = text("web", "", _HOSTS, "names of hosts, a blank between, or nothing",
-        "names that a browser may call it by, beside localhost, this host's own name and plain "
-        "addresses; another name is refused, for it may be somebody else's")
+        "names that a browser may call it by, besides localhost, this host's own name and plain "
+        "addresses; another name is refused, since it may be another site's")
     web_path: str = text("web", "", _BELOW, "a path such as /omq, or nothing",
         "path below which a reverse proxy shows the console: every link begins with it; the proxy "
         "takes it away from what it passes on")
     web_users: str = text("web", "", _PATH, _PATH_RULE,
         "file of those who have a password, a line 'name:hash' each (omq-web --password), which "
-        "others must not read; a name is an account of this host; empty: nobody can log in")
+        "others must not read; a name is an account of this host; empty: no login is possible")
     web_tokens: str = text("web", "", _PATH, _PATH_RULE,
         "file of tokens for programs, a line each as omq-web --token prints it, which others must "
         "not read; empty: there are none")
     web_proxy_user_header: str = text("web", "", _HEADER, "the name of a header, or nothing",
         "header in which a reverse proxy says who has logged in there, an account of this host; "
-        "believed only with web_proxy_secret; empty: nobody is believed")
+        "believed only with web_proxy_secret; empty: never")
     web_proxy_secret: str = text("web", "", _PATH, _PATH_RULE,
         "file with the secret that the proxy sends as Omq-Proxy-Secret, which others must not "
         "read; with it X-Forwarded-For is believed too")
     web_report_link: str = text("web", "", _LINK, "an address with http or from / on, or nothing",
         "where the report of the analytics is to be found, linked in the console")
     web_connections_max: int = number("web", 200, 1, 10_000,
-        "connections at once; one more ends one over which nobody logged in has asked yet, or is "
+        "connections at once; one more ends one without a logged-in request so far, or is "
         "closed before a byte is read")
     web_strangers_max: int = number("web", 100, 1, 10_000,
-        "of those, connections over which nobody logged in has asked yet; the other places are "
-        "kept for who has. One more ends the oldest of whoever has most of them")
+        "of those, connections without a logged-in request so far; the other places are "
+        "kept for those with one. One more ends the oldest of the client that has most of them")
     web_client_connections_max: int = number("web", 50, 1, 10_000,
-        "of those, connections of one address, on loopback of one account of this host; behind a "
-        "proxy that is all of them. One more ends the oldest over which nobody has logged in")
+        "of those, connections of one address, on loopback of one account of this host; for a "
+        "reverse proxy that is all of them. One more ends the oldest without a login")
     web_socket_connections_max: int = number("web", 5000, 1, 100_000,
         "connections at run/web.sock at once")
     web_user_socket_connections_max: int = number("web", 2500, 1, 100_000,
@@ -77,17 +77,17 @@ class WebSettings(AmqpSettings):
     web_request_bytes_max: int = number("web", 8 * MIB, 64 * KIB, 256 * MIB,
         "largest request; it bounds the body of a message that is put over it")
     web_follow_max: int = number("web", 100, 1, 10_000,
-        "pages that follow figures or events at once; one more is told to ask again later")
+        "pages that follow figures or events at once; one more gets an error and may retry")
     web_user_follow_max: int = number("web", 50, 1, 10_000,
         "of those, pages of one user")
     web_follow_s: int = number("web", 3600, 1, 86400,
-        "a page that follows connects anew after it: its user may have lost the right")
+        "a page that follows reconnects after it: its user may have lost the right")
     web_period_ms: int = number("web", 1000, 100, 60_000,
         "how often figures are looked at while a page follows; all pages share one look")
     web_ring_period_s: int = number("web", 10, 1, 300,
         "distance of two points of the sparklines, of which an hour is kept in memory")
     web_session_idle_s: int = number("web", 1800, 60, 86400,
-        "a session that was not used so long is over")
+        "a session that was not used this long ends")
     web_session_s: int = number("web", 36_000, 60, 30 * 86400,
         "a session is over after it, used or not")
     web_sessions_max: int = number("web", 1000, 1, 100_000,
@@ -109,8 +109,8 @@ class WebSettings(AmqpSettings):
     web_preview_bytes: int = number("web", 64 * KIB, 1 * KIB, 4 * MIB,
         "bytes of a body that a page shows")
     web_memory_bytes_max: int = number("web", 256 * MIB, 1 * MIB, 16 * GIB,
-        "bodies of requests and answers in memory at once; a request that has no room is told to "
-        "ask again, a body that a get would give goes by its link")
+        "bodies of requests and answers in memory at once; a request that has no room gets 503, "
+        "and a body that a get would return is replaced by its link")
     web_user_memory_bytes_max: int = number("web", 128 * MIB, 1 * MIB, 16 * GIB,
         "of those, bodies of one user")
     web_hold_s: int = number("web", 60, 1, 86400,
@@ -122,7 +122,7 @@ class WebSettings(AmqpSettings):
     web_user_holders_max: int = number("web", 30, 1, 1000,
         "of those, queues that are read for one user and all his tokens")
     web_polls_max: int = number("web", 5000, 1, 100_000,
-        "gets of the API that wait for a message at once; one more is told to ask again")
+        "gets of the API that wait for a message at once; one more gets an error and may retry")
     web_user_polls_max: int = number("web", 2500, 1, 100_000,
         "of those, gets of one user")
     web_deliveries_max: int = number("web", 20_000, 1, 1_000_000,
@@ -132,8 +132,8 @@ class WebSettings(AmqpSettings):
     web_workers: int = number("web", 4, 1, 64,
         "threads that look and act for pages; more wait")
     web_user_workers: int = number("web", 2, 1, 64,
-        "of those, threads that work for one user; less than web_workers, so that nobody's long "
+        "of those, threads that work for one user; less than web_workers, so that no user's long "
         "readings keep the others out")
     web_user_waiting_max: int = number("web", 50, 1, 10_000,
-        "requests of one user that wait for those; one more is told to ask again")
+        "requests of one user that wait for those; one more gets an error and may retry")
     # fmt: on

@@ -1,4 +1,4 @@
-"""Side files: what a process writes for people and tools beside the data, and may go without.
+"""Side files: what a process writes for people and tools next to the data, and may go without.
 
     run/SERVICE.json  run/supervisor.json  run/*.pid  run/ids.json  run/ipc.list  run/smtp.port
     run/unix.peers.json  logs/events.log  logs/mail.log  logs/unix.sends.jsonl
@@ -128,7 +128,7 @@ def append(path: Path, data: bytes) -> bool:
 
     if attempt(path, write):
         return True
-    appends[path] = whole if whole.startswith(b"\n") else b"\n" + whole  # behind a torn line
+    appends[path] = whole if whole.startswith(b"\n") else b"\n" + whole  # after a torn line
     return False
 
 

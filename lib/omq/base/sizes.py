@@ -18,7 +18,7 @@ _POWER: Final = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes; None when it is no size."""
+    """Bytes; None when it is not a size."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None

@@ -56,7 +56,7 @@ def tool_parser(name: str, description: str, examples: str, *, location: bool = 
 
 def existing(options: argparse.Namespace, *, tell_role: bool = True) -> Location:
     """The instance that the options name; SpoolMissing when it has no spool. `tell_role`: of one
-    that is no primary a line on stderr says so."""
+    that is not a primary a line on stderr says so."""
     location = locate(options)
     try:
         there = location.paths.root.is_dir() and _has_content(location.paths)

@@ -90,7 +90,7 @@ _TAIL: Final = r"""    *) return ;;
 """
 
 
-BY_NAME: Final = """# Completion of the omq commands: all of them stand in one file.
+BY_NAME: Final = """# Completion of the omq commands: all of them are in one file.
 . "${BASH_SOURCE[0]%/*}/_omq"
 """
 

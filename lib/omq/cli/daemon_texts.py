@@ -30,9 +30,9 @@ DAEMONS: Final[dict[str, Daemon]] = {
         "sends the replies: what is acknowledged is on disk. It is the only writer of the index "
         "and of the journal, and there is one per spool.",
         "A start loads the message pool, replays the rest of the journal, and builds the index. "
-        "The first disk error ends the process with code 74 and a tombstone; nobody in that group "
-        "was acknowledged, and the next start reads what the disk really has. A damaged spool is "
-        "not served (code 65): see omqrecover(1)."),
+        "The first disk error ends the process with code 74 and a tombstone; no client of that "
+        "group was acknowledged, and the next start reads what the disk really has. A damaged "
+        "spool is not served (code 65): see omqrecover(1)."),
         ("omq.conf", "queues.conf", "authority.conf"),
         (("journal/", "the journal"), ("run/qmgr.sock", "the socket that clients connect to"),
          ("run/ids.json", "where the index and the request queue are, for tools"),

@@ -93,7 +93,7 @@ def _say(name: str, error: OmqError) -> int:
 
 
 def _of_the_world(name: str, error: Exception) -> OmqError | None:
-    """What is no bug although no module made an omq error of it."""
+    """What is not a bug although no module made an omq error of it."""
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if package in EXTRAS:

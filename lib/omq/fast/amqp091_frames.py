@@ -106,7 +106,7 @@ class Frames:
         self.kind = cython.cast(cython.uint, number)
 
     def _publish(self, at: cython.Py_ssize_t) -> None:
-        exchange: bytes = self._short(at + 2)  # behind a ticket that nobody has any more
+        exchange: bytes = self._short(at + 2)  # after a ticket that nobody has any more
         key: bytes = self._short(at + 3 + len(exchange))
         bits: cython.Py_ssize_t = at + 4 + len(exchange) + len(key)
         if bits != self._stop - 1:
@@ -150,4 +150,4 @@ def _text(raw: bytes) -> Any:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise Malformed("a short string is no UTF-8") from None
+        raise Malformed("a short string is not UTF-8") from None

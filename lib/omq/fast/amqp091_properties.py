@@ -67,11 +67,11 @@ def read(raw: bytes) -> dict[str, Any]:
             number = 0
             while at < ends:
                 if number > _TIME_MAX:
-                    raise Malformed("a time behind the year 9999")
+                    raise Malformed("a time after the year 9999")
                 number = number << 8 | raw[at]
                 at += 1
             if number > _TIME_MAX:
-                raise Malformed("a time behind the year 9999")
+                raise Malformed("a time after the year 9999")
             found[_NAMES[i]] = int(number)
         elif i == _TABLE:
             found[_NAMES[i]] = raw[at:ends]
@@ -79,15 +79,15 @@ def read(raw: bytes) -> dict[str, Any]:
             try:
                 found[_NAMES[i]] = raw[at + 1 : ends].decode("utf-8")
             except UnicodeDecodeError:
-                raise Malformed("a property is no UTF-8") from None
+                raise Malformed("a property is not UTF-8") from None
         at = ends
     if at != end:
-        raise Malformed("something is behind the properties")
+        raise Malformed("something follows the properties")
     return found
 
 
 def written(found: dict[str, Any]) -> tuple[int, bytes, bytes]:
-    """What is the same for many messages, for `head`: flags, and what stands before and behind the
+    """What is the same for many messages, for `head`: flags, and what precedes and behind the
     properties that `head` has."""
     flags: cython.uint = 0
     first, last = bytearray(), bytearray()

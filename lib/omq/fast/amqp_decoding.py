@@ -170,7 +170,7 @@ class Decoder:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise Malformed("a string is no UTF-8") from None
+            raise Malformed("a string is not UTF-8") from None
 
     def _compound(self, code: cython.uint, depth: cython.Py_ssize_t) -> Any:
         width: cython.Py_ssize_t = 1 if code < 0xD0 else 4
@@ -290,7 +290,7 @@ def _symbol(raw: bytes) -> Any:
         try:
             found = Symbol(raw.decode("ascii"))
         except UnicodeDecodeError:
-            raise Malformed("a symbol is no ASCII") from None
+            raise Malformed("a symbol is not ASCII") from None
         if len(raw) <= _CACHED_BYTES_MAX:
             if len(_symbols) >= _SYMBOLS_MAX:
                 _symbols.clear()

@@ -271,4 +271,4 @@ def _other(out: bytearray, kind: Any, value: Any) -> None:
         out += _ONE[code]
         out += value
     else:
-        raise Malformed(f"{kind.__name__} is no type of AMQP")
+        raise Malformed(f"{kind.__name__} is not an AMQP type")

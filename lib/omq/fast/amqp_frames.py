@@ -97,7 +97,7 @@ class Frames:
         if code < 0:
             code = NAMES.get(d.named, -1)
         if code < 0x10 or code > 0x18:
-            raise Malformed("no performative")
+            raise Malformed("not a performative")
         self.code = code
         i: cython.Py_ssize_t
         count: cython.Py_ssize_t
@@ -128,7 +128,7 @@ class Frames:
                 self.payload = d.data[d.at : ends]
                 return
         if d.at != ends:
-            raise Malformed("something is behind a performative")
+            raise Malformed("something follows a performative")
 
     def _transfer(self, d: Decoder, count: cython.Py_ssize_t) -> None:
         i: cython.Py_ssize_t

@@ -31,7 +31,7 @@ _WHOLE_HEAD_MAX = 512
 
 class Sections:
     """A message that came. `kind`: data, sequence, value, or "" for none; `body`: bytes of data, or
-    a value encoded (several sequences: the lists, one behind the other); `footer`: its map."""
+    a value encoded (several sequences: the lists, one after the other); `footer`: its map."""
 
     def __init__(self) -> None:
         self._d = Decoder()
@@ -61,7 +61,7 @@ class Sections:
             if code < 0:
                 code = NAMES.get(d.named, -1)
             if code < _HEADER or code > _FOOTER:
-                raise Malformed("no section of a message")
+                raise Malformed("not a section of a message")
             if code < last or (code == last and code != _DATA and code != _SEQUENCE) or (
                     _DATA <= last < _FOOTER and code < _FOOTER and code != last):
                 raise Malformed("the sections of a message are not in order")
@@ -73,7 +73,7 @@ class Sections:
             d.skip()
             beside += d.at - begins
             if beside > head_max:
-                raise Malformed("more is beside the body than a message may have")
+                raise Malformed("more is around the body than a message may have")
             self._section(d, code, value_at)
         if parts:
             self.body = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -149,7 +149,7 @@ class Sections:
 def head(durable: cython.bint, priority: cython.uint, ttl: cython.ulonglong,
          first_acquirer: cython.bint, delivery_count: cython.ulonglong,
          annotations: dict[Any, Any], properties: list[Any], application: dict[Any, Any]) -> bytes:
-    """What stands before a body. `ttl` in milliseconds, 0: none."""
+    """What precedes a body. `ttl` in milliseconds, 0: none."""
     made = bytearray()
     made += b"\x41\x50" if durable else b"\x42\x50"
     made += _ONE[priority]

@@ -24,7 +24,7 @@ _heads: dict[int, Any] = {}
 
 
 def plain_head(size: cython.Py_ssize_t) -> tuple[bytes, int]:
-    """What stands before a body of so many bytes in the payload of a message that has nothing but
+    """What precedes a body of so many bytes in the payload of a message that has nothing but
     a body, and its CRC-32C, to be continued."""
     known = _heads.get(size)
     if known is None:
@@ -105,7 +105,7 @@ def _alone(message: Any, queue: str) -> cython.bint:
 
 class Batch:
     """The bodies of one request: `count` of them, `length` bytes of payloads; `data` is what
-    stands in the channel."""
+    is in the channel."""
 
     def __init__(self) -> None:
         self.count = self.length = 0
@@ -119,7 +119,7 @@ class Batch:
              room: cython.Py_ssize_t, priority: cython.uint = _NORMAL,
              flags: cython.uint = _PERSISTENT, pattern: bytes = b"") -> cython.Py_ssize_t:
         """Those from `start` on, as many as fit `room` bytes and a request; how many those are.
-        `pattern`: what stands before each body where that is more than a descriptor which says
+        `pattern`: what precedes each body where that is more than a descriptor which says
         nothing: a descriptor, to which the size of the body is added, and properties."""
         count: cython.Py_ssize_t = 0
         own: cython.Py_ssize_t = len(pattern) if pattern else _HEAD

@@ -41,7 +41,7 @@ _UNSENT, _WAITING, _WOKEN, _ANSWERED, _DONE = range(5)
 
 class Asking:
     """Of one registration. `queue`, `semaphore`: their ids; -1: requests go another way. `marks`:
-    one for each release that is no reply; `waits`: the semaphore is being waited for
+    one for each release that is not a reply; `waits`: the semaphore is being waited for
     (ipc.client.reply_wait). `sends`: `ask` does something."""
 
     def __init__(self, queue: int, semaphore: int, client: int, token: bytes, epoch: int) -> None:

@@ -130,7 +130,7 @@ class Turn:
                 server.handle_unplain(raw)
 
     def _commit(self) -> None:
-        """As Engine.commit, behind the write."""
+        """As Engine.commit, after the write."""
         core, c = self._core, self._c
         block, messages, entries = core.block, core.t.messages, core.t.entries
         writer = block.writer

@@ -85,7 +85,7 @@ class Rings:
 
     def leave(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint
               ) -> cython.Py_ssize_t:
-        """As Groups.leave, of one that was handed out; the READY one behind it that has the turn
+        """As Groups.leave, of one that was handed out; the READY one after it that has the turn
         now, -1: there is none. `follow` must be told of it."""
         group = self._group(queue, self._keys[slot])
         following: cython.uint = self._after[entry]

@@ -157,7 +157,7 @@ class Hold:
         self._text_bytes = 0  # of the reasons in _records
         self._note = note
         self._work: Any = None  # what the note has as current
-        self._also: list[Any] = []  # in work beside it
+        self._also: list[Any] = []  # in work next to it
         self._list = 0
         self._asked = 0.0
         self.gathers = False
@@ -232,7 +232,7 @@ class Rows:
 
     def take(self, reply: Any, count: cython.Py_ssize_t, by_files: cython.bint
              ) -> list[Any]:
-        """The first `count` rows behind the head of `reply`, now held. `by_files`: payloads are
+        """The first `count` rows after the head of `reply`, now held. `by_files`: payloads are
         read from the spool's files; else what did not come with the reply is asked for."""
         out: list[Any] = []
         held: dict[int, Any] = self._held

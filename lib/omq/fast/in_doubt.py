@@ -127,7 +127,7 @@ class Doubts:
         return qpool
 
     def _took(self, entries: list[Any], number: cython.uint) -> cython.Py_ssize_t:
-        """How many it took, which stand first; behind them is what it puts. -1: one of those is of
+        """How many it took, which stand first; after them is what it puts. -1: one of those is of
         a group, or the engine's for its limits."""
         c = self._c
         taken: cython.Py_ssize_t = 0

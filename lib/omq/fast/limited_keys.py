@@ -88,7 +88,7 @@ class Keys:
         return self._flat
 
     def forget(self) -> None:
-        """Rules may have changed since: behind this `flat` looks again."""
+        """Rules may have changed since: after this `flat` looks again."""
         self._asked, self._value = -1, None
 
     def _open(self, limits: Any, rules: Any) -> None:

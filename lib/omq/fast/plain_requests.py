@@ -150,7 +150,7 @@ class Path:
         return area
 
     def _next(self, r: Request, session: Any, party: Any) -> cython.bint:
-        """Settlements, and the wait behind them."""
+        """Settlements, and the wait after them."""
         by: cython.uint = 0
         if r.operation == _GET:
             by = r.flags

@@ -85,7 +85,7 @@ class Note:
         return True
 
     def also_in_work(self, entry: int, qpool: int, lease: int) -> bool:
-        """One more beside the current one. False: the note is full."""
+        """One more next to the current one. False: the note is full."""
         return self.settled(SETTLE.pack(IN_WORK, 0, 0, entry, qpool, lease, 0, 0, 0))
 
     def clear(self) -> None:

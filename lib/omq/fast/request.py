@@ -29,7 +29,7 @@ class Request:
         self.argument = self.parts = self.expiry = 0
 
     def read(self, raw: bytes) -> cython.bint:
-        """Take its numbers; False: it is no request of this version."""
+        """Take its numbers; False: it is not a request of this version."""
         if len(raw) != _SIZE:
             return False
         if not cython.compiled:

@@ -20,7 +20,7 @@ _FIRST = 448  # bytes that are copied first
 def value_in(payload: Any, at: cython.Py_ssize_t, length: cython.Py_ssize_t, name: bytes
              ) -> bytes | None:
     """The value of the property `name` of the payload of this length that begins at `at`; None: it
-    has none, or is no payload."""
+    has none, or is not a payload."""
     wanted: cython.Py_ssize_t = min(length, _FIRST)
     said: bytes = bytes(payload[at : at + wanted])
     if wanted < _HEAD or said[0] != _MAGIC_1 or said[1] != _MAGIC_2 or said[2] > _VERSION:

@@ -31,7 +31,7 @@ _CONSTANTS: Final = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
 
 
 class Symbol(str):
-    """A text of the protocol's own, which is no string."""
+    """A text of the protocol's own, which is not a string."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ def symbol(value: str) -> bytes:
 
 
 def uint(value: int) -> bytes:
-    """OverflowError: it is no number of 32 bits."""
+    """OverflowError: it is not a number of 32 bits."""
     return b"\x43" if not value else b"\x52%c" % value if value < 256 else (
         b"\x70" + value.to_bytes(4, "big"))
 
@@ -115,7 +115,7 @@ def sections(data: bytes) -> Iterator[tuple[int, Any]]:
         elif data[at + 1] == 0x80 and at + 10 <= end:
             number, at = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
         else:
-            raise ValueError("the descriptor of a section is no number")
+            raise ValueError("the descriptor of a section is not a number")
         value, at = read(data, at)
         yield number, value
 

@@ -17,7 +17,7 @@ in the order of `Section`; each begins with a new block.
 
 Seals: `crc` covers the seal from byte 8 on and the planes. First and last LSN, times, QPoolIds, a
 bit for each frame type and (queue number modulo 64) say what is in the block, for readers that want
-to skip it; all seals are repeated behind the blocks, covered by `seals_crc` of the head.
+to skip it; all seals are repeated after the blocks, covered by `seals_crc` of the head.
 
 Second level: the section HEADS keeps the journal's own block headers, whose CRC covers their
 frames, so of a bad block the frames of journal blocks that are right are still believed. The zstd
@@ -85,7 +85,7 @@ class Section(IntEnum):
     PLACES = 2  # one for each block header: where block and payloads lie
     PARTS = 3  # queues that a PUT or MOVE names in its payload
     NAMES = 4  # names and texts out of payloads
-    EXTENTS = 5  # bytes of the journal file that are no valid block: torn, damaged
+    EXTENTS = 5  # bytes of the journal file that are not a valid block: torn, damaged
 
 
 class NameKind(IntEnum):
@@ -167,7 +167,7 @@ def decode_header(data: bytes, magic: bytes = MAGIC) -> ArchiveHeader | Finding:
      last, follows, frames, journal_bytes, journal_crc, page, time_ns, time_min, time_max, raw,
      payload, rest, *blocks, seals_crc, zstd_frames, _) = HEADER.unpack_from(data)
     if found != magic:
-        return Finding(Kind.FOREIGN, "no archive file: wrong magic")
+        return Finding(Kind.FOREIGN, "not an archive file: wrong magic")
     if version != VERSION:
         return Finding(Kind.NEWER if version > VERSION else Kind.FOREIGN,
                        f"archive version {version}, known {VERSION}")
@@ -184,7 +184,7 @@ def decode_header(data: bytes, magic: bytes = MAGIC) -> ArchiveHeader | Finding:
 
 
 def encode_seek_table(sizes: list[tuple[int, int]]) -> bytes:
-    """The last skippable frame: (compressed, raw) bytes of all that stands before it."""
+    """The last skippable frame: (compressed, raw) bytes of all that precedes it."""
     body = b"".join(SEEK.pack(*size) for size in sizes)
     body += SEEK_FOOTER.pack(len(sizes), 0, SEEK_MAGIC)
     return SKIP.pack(SKIP_SEEK, len(body)) + body

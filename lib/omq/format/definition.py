@@ -7,7 +7,7 @@ author would write it there. A line is the whole definition: the last one of a n
 frame that is redone a second time changes nothing. A Definition does not know what its values mean:
 core.engine.queues judges them, when it is made.
 
-Errors: none; what is no definition is None, or has the name "".
+Errors: none; what is not a definition is None, or has the name "".
 """
 
 from __future__ import annotations

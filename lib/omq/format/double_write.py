@@ -6,7 +6,7 @@ and what the pool files hold once they are.
     table := table header (64 bytes), row of a pool file (32 bytes, format.pool_contents) * files
 
 `generation` counts the chunks. Chunk n writes table n % 2: what every pool file holds when chunk n
-is in place. `crc` of the header is CRC-32C over the header behind it, that table, and the chunk. An
+is in place. `crc` of the header is CRC-32C over the header after it, that table, and the chunk. An
 image is the 512 bytes of a pool record; zeros free the slot. `checkpoint` is the generation of the
 poolctrl slot that will count when the checkpoint is over: a poolctrl that is as far says what the
 files hold itself, and nothing here is to be written any more.
@@ -17,7 +17,7 @@ the files hold what its table says. A file whose CRC is wrong was cut while it w
 record had been touched, and the files hold what the OTHER table says, which was left alone. After
 the last chunk the header is marked as settled, not synced: it only saves writing it again.
 
-Version 1 had no tables; its chunk stood right behind the header. It is read, and replaced.
+Version 1 had no tables; its chunk stood right after the header. It is read, and replaced.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def table_at(generation: int) -> int:
 
 def encode(uuid: bytes, generation: int, images: Images, checkpoint: int, contents: Contents
            ) -> list[tuple[int, list[bytes | memoryview]]]:
-    """What to write for up to COUNT_MAX images: (offset, pieces one behind the other). The records
+    """What to write for up to COUNT_MAX images: (offset, pieces one after the other). The records
     are not copied, and the other table is not touched."""
     count = len(images)
     assert count <= COUNT_MAX

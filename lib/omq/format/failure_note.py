@@ -3,10 +3,10 @@
     note   := head, text          up to 255 bytes, behind the queue parts of the first record
     head   := crc, to, reason, attempts, first, last, queue
 
-`crc` is the CRC-32C of the QPoolId (8 bytes) and of the note behind it. `text` is what its reader
+`crc` is the CRC-32C of the QPoolId (8 bytes) and of the note after it. `text` is what its reader
 said of the last failure, UTF-8, cut at a character where the record has no room for all of it.
 
-The note lies behind the bytes that the record's own CRC covers, and RECORD.note says how long it
+The note lies after the bytes that the record's own CRC covers, and RECORD.note says how long it
 is; 0 is none. So a record of a version that knew no notes is one without; and such a version reads
 a record that has one as it reads any other, and writes it without. A note that fails its CRC is
 not there: what it says is for people, and no reason to give up the message.
@@ -93,7 +93,7 @@ def note_in(payload: bytes, to: int, reason: int, last_ns: int) -> FailureNote |
 
 
 def cut(text: str, room: int) -> str:
-    """As many whole characters as take at most `room` bytes; what is no character is `?`."""
+    """As many whole characters as take at most `room` bytes; what is not a character is `?`."""
     raw = text[:room].encode(errors="replace")
     return raw[:room].decode(errors="ignore")
 

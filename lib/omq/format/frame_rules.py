@@ -76,7 +76,7 @@ class Until(Enum):
 
 
 class Hand(Enum):
-    """What becomes of the hand-out to a reader."""
+    """What happens to the hand-out to a reader."""
 
     NOTHING = "-"
     GIVEN = "given"
@@ -84,7 +84,7 @@ class Hand(Enum):
 
 
 class Payload(Enum):
-    """What stands behind the frame header."""
+    """What stands after the frame header."""
 
     NOTHING = "-"
     MESSAGE = "message"  # format.message
@@ -287,7 +287,7 @@ def numbers(holds: Callable[[Rule], bool]) -> list[int]:
 
 def mask(holds: Callable[[Rule], bool]) -> Vector:
     """The same by frame type: bool, shape (256,), to be indexed by columns of frame headers. What
-    is no known type is not."""
+    is not a known type is not."""
     import numpy as np
 
     out = np.zeros(256, dtype=bool)

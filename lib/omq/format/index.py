@@ -20,7 +20,7 @@ r):
     e_sibling  next entry + 1 of the same message          e_until  wall ns when DEFERRED
     q_head, q_tail  first and last entry + 1 of each of 10 priority chains a queue
     q_waits, q_works, j_syncs, j_groups  histograms of 32 places (format.durations)
-Behind the columns: names of queues, names of readers, selectors of readers (what a reader chooses
+After the columns: names of queues, names of readers, selectors of readers (what a reader chooses
 by; the manager only shows it; empty: it takes whatever is next).
 Stored links are slot + 1, so that zeroed memory means "none".
 """
@@ -106,7 +106,7 @@ class Counter(IntEnum):
     CLOCK_STEPS = 56  # how often this manager has seen the wall clock being set
     EVENTS_DROPPED = 47  # event messages that found no place on SYSTEM.EVENTS
     SPACE_WANTED = 64  # LSN up to which a queue was cleared: its space is wanted back at once
-    LAG_BYTES = 70  # of the journal behind the checkpoint, when it was last looked at
+    LAG_BYTES = 70  # of the journal after the checkpoint, when it was last looked at
     SYNC_US = 59  # that the syncs took which j_syncs counts: one in 16
     FRAMES = 60  # in the blocks of j_groups
     KEYED_READY = 90  # READY entries that stand by their keys: they are in no chain and no lane
@@ -287,7 +287,7 @@ def read_header(buffer: memoryview) -> IndexHeader | Finding:
     (magic, crc, version, used, flags, uuid, boot, epoch, pid, _, started, time_ns, messages,
      entries, queues, readers, buckets, _, size, lsn, _) = HEADER.unpack_from(buffer, at)
     if magic != MAGIC:
-        return Finding(Kind.FOREIGN, "no index segment: wrong magic")
+        return Finding(Kind.FOREIGN, "not an index segment: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"index version {version}, known {VERSION}")
     if version < VERSION:

@@ -175,7 +175,7 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | Finding:
     if magic != FILE_MAGIC:
         if not any(data[: FILE_HEADER.size]):
             return Finding(Kind.END, "empty file")
-        return Finding(Kind.FOREIGN, "no journal file: wrong magic")
+        return Finding(Kind.FOREIGN, "not a journal file: wrong magic")
     if version > FILE_VERSION:
         return Finding(Kind.NEWER, f"journal version {version}, known {FILE_VERSION}")
     if used != FILE_HEADER.size or crc32c(memoryview(data)[CRC_FROM:used]) != crc:
@@ -268,7 +268,7 @@ def decode_block(data: bytes | memoryview, offset: int, uuid: bytes, page: int
     if magic != BLOCK_MAGIC:
         if not any(view[offset : offset + page]):
             return Finding(Kind.END, "zeros", offset=offset)
-        return Finding(Kind.CORRUPT, "no block: wrong magic", offset=offset)
+        return Finding(Kind.CORRUPT, "not a block: wrong magic", offset=offset)
     if version > VERSION:
         return Finding(Kind.NEWER, f"block version {version}, known {VERSION}", offset=offset)
     heads = BLOCK.size + FRAME.size * count

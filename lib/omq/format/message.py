@@ -255,7 +255,7 @@ def bounds(data: bytes | memoryview) -> tuple[int, int] | Finding:
         return Finding(Kind.SHORT, f"{len(data)} bytes, a descriptor has {DESCRIPTOR.size}")
     magic, version, _, parts, _, properties = _BOUNDS.unpack_from(data)
     if magic != MAGIC:
-        return Finding(Kind.CORRUPT, "no message: wrong magic")
+        return Finding(Kind.CORRUPT, "not a message: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"message version {version}, known {VERSION}")
     properties_at = DESCRIPTOR.size + parts * PART.size
@@ -280,7 +280,7 @@ def decode(data: bytes | memoryview) -> Payload | Finding:
      correlation_id, group_id, trace_id, application, group_sequence, segment_offset, report,
      reply_to, origin, encoding, _) = DESCRIPTOR.unpack_from(view)
     if magic != MAGIC:
-        return Finding(Kind.CORRUPT, "no message: wrong magic")
+        return Finding(Kind.CORRUPT, "not a message: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"message version {version}, known {VERSION}")
     properties_at = DESCRIPTOR.size + parts * PART.size

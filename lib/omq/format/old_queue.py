@@ -56,7 +56,7 @@ def decode_header(data: bytes | memoryview) -> int | Finding:
         return Finding(Kind.SHORT, "old queue file shorter than its header")
     magic, version, record, count, _, _ = HEADER.unpack_from(data)
     if magic != MAGIC:
-        return Finding(Kind.FOREIGN, "no old queue file: wrong magic")
+        return Finding(Kind.FOREIGN, "not an old queue file: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"old queue version {version}, known {VERSION}")
     if record != RECORD.size or count > COUNT_MAX:

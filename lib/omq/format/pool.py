@@ -153,7 +153,7 @@ def decode_file_header(data: bytes | memoryview, number: int, uuid: bytes) -> Fi
         return Finding(Kind.SHORT, "pool file shorter than its header")
     magic, crc, version, used, named, owner, _, _ = FILE_HEADER.unpack_from(data)
     if magic != FILE_MAGIC:
-        return Finding(Kind.FOREIGN, "no pool file: wrong magic")
+        return Finding(Kind.FOREIGN, "not a pool file: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"pool version {version}, known {VERSION}")
     if used != FILE_HEADER.size or crc32c(memoryview(data)[CRC_FROM:used]) != crc:
@@ -220,7 +220,7 @@ def check_record(data: bytes | memoryview, offset: int, file: int, number: int) 
     if magic != RECORD_MAGIC:
         if not any(view[offset : offset + RECORD_BYTES]):
             return 0
-        return Finding(Kind.CORRUPT, "no pool record: wrong magic", offset=offset)
+        return Finding(Kind.CORRUPT, "not a pool record: wrong magic", offset=offset)
     if version > VERSION:
         return Finding(Kind.NEWER, f"record version {version}, known {VERSION}", offset=offset)
     if not RECORD.size <= used <= RECORD_BYTES or kind not in (1, 2):

@@ -6,7 +6,7 @@ start sees whether a file is absent, cut, emptied, older, another one's, or lost
 `used` counts the slots that are not free, `slots` is one more than the highest of them, `lsn` the
 highest LSN that a record which was written there ever had. `sum` adds up a mark of every used slot,
 modulo 2**64: a mix of the slot's number and the CRC field of its record. So it is kept by what
-changes: less the mark of the old record, plus that of the new one. A zeroed slot and one behind the
+changes: less the mark of the old record, plus that of the new one. A zeroed slot and one after the
 end of the file add nothing: cutting free space at the end changes no row.
 
 The mix is the finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014; constants by Stafford): two

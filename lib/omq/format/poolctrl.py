@@ -123,7 +123,7 @@ def decode(data: bytes | memoryview) -> PoolControl | Finding:
     if magic != MAGIC:
         empty = not any(view[: HEADER.size])
         return Finding(Kind.END if empty else Kind.CORRUPT, "slot never written" if empty
-                       else "no poolctrl slot: wrong magic")
+                       else "not a poolctrl slot: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"poolctrl version {version}, known {VERSION}")
     wanted = (HEADER.size + queues * QUEUE.size + clients * CLIENT.size

@@ -1,6 +1,6 @@
 """Keys of messages by a property or the group id: 64-bit hashes, 0 for a message that has none.
 
-The value is taken as it stands in the payload, its bytes; a number that was put as a number has the
+The value is taken as it is in the payload, its bytes; a number that was put as a number has the
 digits of its text (format.property_values). Two keys with one hash count as one: who makes such
 values on purpose shares a limit with them, and could have put the other's value itself.
 """

@@ -1,4 +1,4 @@
-"""Properties whose values are no texts: what a number, a truth, a time or bytes look like in a
+"""Properties whose values are not texts: what a number, a truth, a time or bytes look like in a
 message, whose properties are names and texts (format.message).
 
 Each value is a text. The types of those that are no strings are beside them, in one more property:
@@ -212,7 +212,7 @@ def whole(kind: str, text: str) -> int:
     """The number that such a text writes. ValueError."""
     low, high = WHOLE[kind]
     if not _WHOLE.fullmatch(text) or not low <= (number := int(text)) < high:
-        raise ValueError(f"no {kind}: {text[:40]}")
+        raise ValueError(f"not a {kind}: {text[:40]}")
     return number
 
 

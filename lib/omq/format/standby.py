@@ -9,7 +9,7 @@ A stream is a sequence of pieces in each direction, and each piece a head and a 
 
     piece := HEAD (64 bytes), payload (`length` bytes)
 
-`crc` covers the head behind it and the payload. `sequence` counts the pieces of one direction of
+`crc` covers the head after it and the payload. `sequence` counts the pieces of one direction of
 one connection from 0, so a piece that is missing, doubled or exchanged is noticed whatever its
 bytes are; `term` is the sender's term, so a piece of an old primary is, too. A payload that fails
 the CRC of a frame in it is the submitter's affair, and is passed on as it is.
@@ -75,7 +75,7 @@ class PieceKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """How far a standby's journal is on its disk: the position behind the last block."""
+    """How far a standby's journal is on its disk: the position after the last block."""
 
     uuid: bytes
     generation: int
@@ -141,7 +141,7 @@ def payload_bytes(head: bytes | memoryview) -> int | Finding:
     """How many bytes of payload follow this head (HEAD.size bytes), before they are there."""
     magic, _, version, _, _, _, _, _, length, _, _, _, _ = HEAD.unpack_from(head)
     if magic != PIECE_MAGIC:
-        return Finding(Kind.CORRUPT, "no piece of a stream: wrong magic")
+        return Finding(Kind.CORRUPT, "not a piece of a stream: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"stream version {version}, known {VERSION}")
     if length > PAYLOAD_MAX:

@@ -87,7 +87,7 @@ def decode_header(data: bytes | memoryview) -> StoreHeader | Finding:
         return Finding(Kind.SHORT, "store file shorter than its header")
     magic, crc, version, used, number, uuid, time_ns, _ = HEADER.unpack_from(data)
     if magic not in (STORE_MAGIC, VOLATILE_MAGIC):
-        return Finding(Kind.FOREIGN, "no store file: wrong magic")
+        return Finding(Kind.FOREIGN, "not a store file: wrong magic")
     if version > VERSION:
         return Finding(Kind.NEWER, f"store version {version}, known {VERSION}")
     if used != HEADER.size or crc32c(memoryview(data)[CRC_FROM:used]) != crc:
@@ -96,7 +96,7 @@ def decode_header(data: bytes | memoryview) -> StoreHeader | Finding:
 
 
 def encode_entries(qpools: Vector, lengths: Vector, payload_crcs: Vector) -> bytes:
-    """Entry headers, one behind the other."""
+    """Entry headers, one after the other."""
     import numpy as np
 
     rows = np.zeros(len(qpools), dtype=ENTRY.dtype)

@@ -68,7 +68,7 @@ NOTE_ROWS = 1000  # as many as a batch has messages
 NOTE_TEXT_AT = NOTE.size + NOTE_ROWS * SETTLE.size
 NOTE_TEXT_BYTES = 4096
 NOTE_BYTES = NOTE_TEXT_AT + NOTE_TEXT_BYTES
-IN_WORK = 0  # a row's kind in a note that is no settlement
+IN_WORK = 0  # a row's kind in a note that is not a settlement
 REQUEST_TYPE = 1  # System V message type of requests
 WAKE_TYPE = 2  # the manager's own wake-up call
 REQUEST_MARK = b"="  # begins a line that is a request: no JSON text begins so

@@ -5,7 +5,7 @@ for instance an object of a store. Nothing raises on foreign bytes: a Finding sa
 everything that is right still comes out.
 
 A file whose seek table is missing (it was cut) is walked from its start, zstd frame by zstd frame;
-that is a Finding, too, for what stood behind the cut is lost.
+that is a Finding, too, for what stood after the cut is lost.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class ArchiveFile:
             if not chosen:
                 continue
             if index >= self.frames:  # and so are all that follow
-                lost = f"blocks {low} to {end - 1} are behind the cut"
+                lost = f"blocks {low} to {end - 1} are after the cut"
                 yield low, self._finding(lost, self.source.size(), kind=Kind.GAP)
                 return
             raw = self.frame(index)
@@ -177,7 +177,7 @@ class ArchiveFile:
         return ROW_LAYOUTS[section].joined(good)
 
     def seals(self) -> Rows | Finding:
-        """All seals, from their place behind the blocks: without decompressing anything."""
+        """All seals, from their place after the blocks: without decompressing anything."""
         length = SKIP.size + self.header.all_blocks * SEAL.size
         if not self.whole or len(self._sizes) < 1 or int(self._sizes[-1]) != length:
             return self._finding("seals are missing", self.source.size(), kind=Kind.SHORT)
@@ -190,7 +190,7 @@ class ArchiveFile:
     def check(self) -> None:
         """Add to `findings` what is wrong outside the frame headers: every other section, the
         seals, the seek table. Whoever reads the frames as well has then looked at every byte, but
-        for zeros behind the rows of a block and bits that zstd does not use."""
+        for zeros after the rows of a block and bits that zstd does not use."""
         seals = self.seals()
         if isinstance(seals, Finding):
             self.findings.append(seals)
@@ -242,7 +242,7 @@ def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> bytes | Finding:
 
 
 def rebuild_without_bodies(oma: ArchiveFile) -> bytes | Finding:
-    """The same with zeros for payloads and for what is no block: what the frames alone say."""
+    """The same with zeros for payloads and for what is not a block: what the frames alone say."""
     header = oma.header
     heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
     frames = oma.rows(Section.FRAMES)

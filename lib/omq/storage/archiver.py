@@ -7,7 +7,7 @@ storage.history.
 Invariants:
 1. A journal file is removed only when its archive files gave the same bytes back.
 2. A journal file in which the pool still has a body (pool.writer retires such only when all of them
-   are damaged) stays beside its archive file as long as the pool names it.
+   are damaged) stays next to its archive file as long as the pool names it.
 3. While a record of the pool cannot be read, or a pool file is not what the last checkpoint left,
    all that may hold a body, or may make the record again, stays.
 
@@ -103,7 +103,7 @@ def _differs(checkpoint: PoolControl | None, pool: OverlaidPool) -> bool:
 
 
 def void_above(paths: SpoolPaths, number: int) -> int | None:
-    """LSN above which blocks of a file are void, as the file behind it says; None: unknown."""
+    """LSN above which blocks of a file are void, as the file after it says; None: unknown."""
     for directory in (paths.journal, paths.archive):
         try:
             head = decode_file_header(read_file(directory / file_name(number + 1),
@@ -120,7 +120,7 @@ def void_above(paths: SpoolPaths, number: int) -> int | None:
 
 def convert(paths: SpoolPaths, settings: Settings, uuid: bytes, number: int, *, keep: bool,
             bodies: bool) -> Archived:
-    """Archive one retired journal file; `keep`: it stays beside its archive."""
+    """Archive one retired journal file; `keep`: it stays next to its archive."""
     source = paths.archive / file_name(number)
     data = load_file(source)
     pieces = cut(data, number, uuid, limit=void_above(paths, number))

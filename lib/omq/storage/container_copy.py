@@ -2,7 +2,7 @@
 them.
 
 Pieces of one container come in order, from 0 on; its last one says so by its end. It is whole and
-synced, with its directories, when `sync` returns, and the standby's mark moves behind that: no
+synced, with its directories, when `sync` returns, and the standby's mark moves after that: no
 block that counts here names a container that is not here.
 
 Invariants: 1. a reference has exactly the form of storage.containers before any path is made of it,

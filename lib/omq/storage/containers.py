@@ -131,8 +131,8 @@ def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Sp
     may raise.
 
     What is read for the CRC is the container's. In the middle of a crash: before the blocks are
-    shared the kernel has written those of the source, the sync of the container is behind that, and
-    the put behind the sync, as for every container."""
+    shared the kernel has written those of the source, the sync of the container is after that, and
+    the put after the sync, as for every container."""
     def share(file: File) -> tuple[int, int] | None:
         if not file.clone(source):
             return None

@@ -107,7 +107,7 @@ def read_head(paths: SpoolPaths, number: int) -> ArchiveHeader | Finding | None:
 def plan(paths: SpoolPaths, bounds: Bounds, now_ns: int, may_go: Callable[[int], bool]
          ) -> list[Going]:
     """What is to go now, oldest first; see the module. `may_go` is asked once for each number, in
-    order, and not behind the first that must stay."""
+    order, and not after the first that must stay."""
     sizes = _sizes(paths)
     point, _ = control.load(paths)
     limit = min(point.journal if point is not None else 0, needed_from(paths))

@@ -57,7 +57,7 @@ def make(paths: SpoolPaths, hold: Hold) -> File:
     """Make it, or move it; the caller has `changing`. The file of one that lives is locked: keep
     it open for as long as it is needed. BadRequest, DiskError, SpoolFull."""
     if _NAME.fullmatch(hold.name) is None:
-        raise BadRequest(reason=f"{hold.name!r} is no name of a hold: letters, digits, _ . -")
+        raise BadRequest(reason=f"{hold.name!r} is not the name of a hold: letters, digits, _ . -")
     durable.make_directory(folder(paths))
     text = json.dumps({"from": hold.first, "who": hold.who, "lives": hold.lives}) + "\n"
     file = write_new_file(folder(paths) / f"{hold.name}{SUFFIX}", [text.encode()])
@@ -69,7 +69,7 @@ def make(paths: SpoolPaths, hold: Hold) -> File:
 def release(paths: SpoolPaths, name: str) -> bool:
     """False: there is none of this name. The caller has `changing`."""
     if _NAME.fullmatch(name) is None:
-        raise BadRequest(reason=f"{name!r} is no name of a hold: letters, digits, _ . -")
+        raise BadRequest(reason=f"{name!r} is not the name of a hold: letters, digits, _ . -")
     return durable.unlink(folder(paths) / f"{name}{SUFFIX}")
 
 

@@ -10,7 +10,7 @@ standby, and give its messages the numbers of the primary's.
 
 Invariants: 1. the file appears by rename, whole and synced; 2. `uuid` never changes; 3. `term` only
 rises, and it rises only with `role` becoming primary (a promotion: one write) or with another
-member's promotion that this one follows; 4. who is no primary serves nobody.
+member's promotion that this one follows; 4. who is not a primary serves nobody.
 
 In the middle of a crash: the file before, or the new one.
 
@@ -37,7 +37,7 @@ BYTES_MAX: Final = 4096
 TERM_MAX: Final = 1 << 12
 """Promotions that numbers have room for: see LEAP."""
 LEAP: Final = 1 << 40
-"""LSNs and QPoolIds that a new term leaves free behind the last number of the one before. Who went
+"""LSNs and QPoolIds that a new term leaves free after the last number of the one before. Who went
 on under the old term would have to write as many frames until two messages had one number: more
 than a year at 30,000 frames a second. All terms together stay below 2**53, up to where programs
 that keep numbers as doubles count exactly."""
@@ -120,10 +120,10 @@ def _wrong(data: bytes, found: object) -> str:
     if not data.strip(b"\0 \r\n\t"):
         return "it is empty"
     if not isinstance(found, dict):
-        return "it is no instance file (no JSON object)"
+        return "it is not an instance file (no JSON object)"
     version, text = found.get("format"), found.get("uuid")
     if type(version) is not int or version < 1:
-        return "its format is no version number"
+        return "its format is not a version number"
     if not isinstance(text, str) or _UUID.fullmatch(text) is None:
         return "its uuid is not 32 hexadecimal digits"
     return _wrong_member(found) if version >= FORMAT else ""
@@ -137,7 +137,7 @@ def _wrong_member(found: dict[str, Any]) -> str:
     if role not in [each.value for each in Role]:
         return f"its role is not one of {', '.join(each.value for each in Role)}"
     if not isinstance(member, str) or not is_member_name(member):
-        return "its member is no name (letters, digits, _ . -, 32 at most)"
+        return "its member is not a name (letters, digits, _ . -, 32 at most)"
     if not isinstance(primary, str) or len(primary) > PRIMARY_MAX or not primary.isprintable():
-        return "its primary is no text"
+        return "its primary is not text"
     return ""

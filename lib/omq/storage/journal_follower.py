@@ -26,7 +26,7 @@ from omq.storage.journal_scan import PAGE_GUESS, Block, FileScan
 
 WINDOW_BYTES: Final = 1 << 20  # one read; larger blocks are read in one piece of their own size
 FIRST_BYTES: Final = 1 << 15
-"""The first read of a call: who follows closely finds one group, and behind it a file of zeros."""
+"""The first read of a call: who follows closely finds one group, and after it a file of zeros."""
 
 
 class JournalFollower:
@@ -82,7 +82,7 @@ class JournalFollower:
 
     def _must(self, following: FileEntry | None) -> bool:
         """Whether the current file must hold everything up to the target: it is the last one, or
-        the file behind it says that it follows this one."""
+        the file after it says that it follows this one."""
         if following is None:
             return True
         return following.header is not None and following.header.follows_number == self.number
@@ -163,7 +163,7 @@ class JournalFollower:
         self.findings += scan.findings
         if scan.header is not None or blocks:
             self.offset = scan.offset
-            # What is lost up to a known LSN has been reported; go on behind it.
+            # What is lost up to a known LSN has been reported; go on after it.
             self.last_lsn = max(scan.last_lsn, known)
         return blocks
 

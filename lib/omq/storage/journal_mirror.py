@@ -2,10 +2,10 @@
 this disk.
 
 `write_block` and `begin_file` take what comes; `sync` makes all of it durable at once, and only
-then may anybody be told. The mark is noted behind it (storage.journal_synced), and synced where the
+then may anybody be told. The mark is noted after it (storage.journal_synced), and synced where the
 blocks do not show by themselves that they are whole (storage.mirror_chain): one sync a group, and a
 second one for groups with containers, holes, or payloads that fail their CRC, and for the first
-group behind a mark above which nothing counts. What does not follow is refused before
+group after a mark above which nothing counts. What does not follow is refused before
 anything is written: a block belongs into the file that is open (number, epoch, term), at the place
 where the last one ended, with the next LSN and the next number in its file.
 
@@ -18,7 +18,7 @@ Invariants:
    is void, and must not have reached the pool here.
 3. The mark goes down (`cut`, `back`) before what is above it is taken away, and never below
    `redo_limit` as it was: a primary that has lost what it said it had synced has another history.
-4. A checkpoint of the pool comes behind a synced mark (`note`): the pool has no way back, so what
+4. A checkpoint of the pool comes after a synced mark (`note`): the pool has no way back, so what
    a start knows to be on both disks must not be less than what is in it.
 5. A file is named in `newest` when it has its name, its header and the mark, before any block.
 
@@ -59,7 +59,7 @@ FILE_BYTES_MAX: Final = 8 << 30  # as format.archive: twice what journal_file_by
 
 
 class JournalMirror:
-    """See the module. `mark`: what is synced; `number`, `offset`, `lsn`: behind the last block that
+    """See the module. `mark`: what is synced; `number`, `offset`, `lsn`: after the last block that
     was written; `durable`: highest LSN known to be on the primary's disk."""
 
     def __init__(self, paths: SpoolPaths, uuid: bytes, *, peer: str = "the primary") -> None:

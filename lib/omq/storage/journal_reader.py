@@ -57,8 +57,8 @@ def read_entry(paths: SpoolPaths, number: int, uuid: bytes) -> FileEntry:
 
 
 def void_up_to(paths: SpoolPaths, uuid: bytes, lsn: int) -> int:
-    """`lsn`, or behind it the last number before the next one that counts: where a start has
-    skipped numbers, what is behind a checkpoint begins after them."""
+    """`lsn`, or after it the last number before the next one that counts: where a start has
+    skipped numbers, what is after a checkpoint begins after them."""
     for number in reversed(numbers_in(paths.journal)):
         header = read_entry(paths, number, uuid).header
         if header is not None and header.follows_lsn <= lsn:
@@ -71,7 +71,7 @@ class JournalScan:
 
     `after_lsn`: LSN that the position follows (poolctrl); 0 with from_offset 0: from a file's
     start. `end`: how the last file ended: END, TORN (expected after a crash), CORRUPT, NEWER,
-    FOREIGN. `last_number`, `last_offset`: the position behind the last valid block. `durable_lsn`:
+    FOREIGN. `last_number`, `last_offset`: the position after the last valid block. `durable_lsn`:
     highest LSN that some block or file says was durable; a block above it may be an append that
     nobody was promised.
     """

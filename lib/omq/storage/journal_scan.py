@@ -1,6 +1,6 @@
 """One journal file, block by block: what is valid, where it ends, and what is damaged.
 
-The scan judges a place that holds no valid block ("hole") by what lies behind it (DESIGN 3.4):
+The scan judges a place that holds no valid block ("hole") by what lies after it (DESIGN 3.4):
 
     zeros, nothing valid behind                       END      the normal end
     bad bytes, nothing valid behind, none known       TORN     stop: an append that the crash cut
@@ -9,7 +9,7 @@ The scan judges a place that holds no valid block ("hole") by what lies behind i
     valid blocks behind, none was synced              TORN     stop: nobody was promised them
 
 In the fourth case the hole can only be unsynced blocks (non-persistent frames), while the synced
-block behind it may have been acknowledged: dropping it could lose a message, keeping it cannot
+block after it may have been acknowledged: dropping it could lose a message, keeping it cannot
 halve one.
 
 Invariants: 1. bytes never raise, they give findings; 2. LSNs of the blocks that come out ascend; 3.
@@ -84,7 +84,7 @@ class FileScan:
         self._uuid = uuid
         self.header = self._read_header()
         self.page = self.header.page if self.header else PAGE_GUESS
-        self.offset = start or self.page  # behind the last valid block
+        self.offset = start or self.page  # after the last valid block
         first = self.header.first_lsn - 1 if self.header else 0
         self.last_lsn = after if start and after else max(after, first)
         # Without a number to go on from, the first block is taken as it comes.
@@ -176,7 +176,7 @@ class FileScan:
             self.end = self._finding(Kind.TORN, hole.reason, at, hole.length, first_lost)
 
     def _valid_behind(self, at: int) -> list[tuple[int, BlockHeader]]:
-        """(offset, header) of the valid blocks behind a bad place, in order."""
+        """(offset, header) of the valid blocks after a bad place, in order."""
         found: list[tuple[int, BlockHeader]] = []
         free_from = at + self.page  # a page inside an accepted block is payload, not a block
         for offset in self._candidates(at):

@@ -2,7 +2,7 @@
 spool is a standby's.
 
 A mark is noted when all that it says is synced, and synced itself only where something rests on it
-(`sync`): the blocks behind it show by themselves how far they are whole (storage.mirror_chain), so
+(`sync`): the blocks after it show by themselves how far they are whole (storage.mirror_chain), so
 an acknowledgement needs no second sync.
 
 Invariants: 1. a mark never says more than is synced; 2. of the two slots one holds a synced mark

@@ -7,7 +7,7 @@ each time, until pool.writer retires them.
 
 Invariant: only bytes that are zeros are given back, and they read as zeros, so the file is the same
 before, in the middle of and after this, for every reader: the size stays, too. Torn or damaged
-bytes behind the last block are no zeros and stay as they are.
+bytes after the last block are not zeros and stay as they are.
 
 In the middle of a crash: the room was given back or not. What is read here was settled by recovery,
 so it is what the disk has. A file system that cannot do it (or refuses) keeps the room taken: it

@@ -2,8 +2,8 @@
 
 An acknowledgement waits for one sync, that of the journal. How far it came is noted without a sync
 (storage.journal_synced), so a power cut may leave a mark that says less than was acknowledged. What
-was acknowledged is on the disk, so the start takes the blocks behind the mark that follow without a
-gap and are whole, up to the first that is not: that one, and all behind it, was acknowledged to
+was acknowledged is on the disk, so the start takes the blocks after the mark that follow without a
+gap and are whole, up to the first that is not: that one, and all after it, was acknowledged to
 nobody.
 
 Whole means more than a block's CRC, which covers its headers only. A block is `certain` when each
@@ -51,7 +51,7 @@ def has_payloads(header: BlockHeader, data: bytes | memoryview) -> bool:
 
 
 def extended(mark: Synced, scan: FileScan) -> Synced:
-    """The mark behind the certain blocks that follow it. `scan`: of its file, from it on."""
+    """The mark after the certain blocks that follow it. `scan`: of its file, from it on."""
     if mark.exact:
         return mark
     made = mark

@@ -1,8 +1,8 @@
 """A start of a standby's journal: what is synced stays, and nothing else.
 
 Several blocks are written before one sync. A power cut may leave the last of them and not the one
-before; a start that took it would see a hole with a valid block behind it, call it damage, and ask
-the primary from behind it: the hole would never be sent again. So the mark moves to the end of what
+before; a start that took it would see a hole with a valid block after it, call it damage, and ask
+the primary from after it: the hole would never be sent again. So the mark moves to the end of what
 follows it without a gap and is whole (storage.mirror_chain: all that was acknowledged is), and what
 is above goes, however whole it looks.
 
@@ -45,7 +45,7 @@ def settle(paths: SpoolPaths, uuid: bytes) -> Synced:
     try:
         mark = journal_synced.load(paths, settle=True)
     except FileNotFoundError:
-        mark = Finding(Kind.END, "it is not there: this is no standby's journal")
+        mark = Finding(Kind.END, "it is not there: this is not a standby's journal")
     if isinstance(mark, Finding) and mark.kind is Kind.NEWER:
         raise NewerFormat(file=path, version=mark.reason.split()[2].rstrip(","), known=VERSION)
     if isinstance(mark, Finding):

@@ -58,7 +58,7 @@ class PayloadReader:
     def read(self, word: int, offset: int, length: int, qpool: int = 0) -> bytes:
         """`length` payload bytes at `offset` of the file that the location word names."""
         if length > PAYLOAD_BYTES_MAX:
-            raise self._unavailable(qpool, word, f"{length} bytes is no length of a payload")
+            raise self._unavailable(qpool, word, f"{length} bytes is not the length of a payload")
         file = self._open(word, qpool)
         try:
             data = file.read(length, offset)

@@ -10,11 +10,11 @@ Invariants:
 1. No record is overwritten before its image is durable in the double-write file, and that file is
    not overwritten before the records of its last chunk are durable in place.
 2. A pool file has a valid header and a durable name before the first record is written.
-3. A cleared slot is 512 zeros. Trailing space is cut only behind the last live record.
+3. A cleared slot is 512 zeros. Trailing space is cut only after the last live record.
 4. Each chunk carries what every pool file holds once it is in place (storage.pool_contents), so
    that a file that is absent, cut, older or another one's does not pass for what was written.
 
-In the middle of a crash: before the end of 1 no record has changed; behind it recovery writes the
+In the middle of a crash: before the end of 1 no record has changed; after it recovery writes the
 whole chunk again. A full disk in 2 leaves the chunk pending: the next `write` finishes it first.
 
 Errors: DiskError (latched), SpoolFull (the changes are to be written again; nothing is lost),
@@ -176,7 +176,7 @@ class PoolFiles(PoolReader):
         the files may hold now. NeedsRepair, unless a repair does not want it to `refuse`.
 
         The names first: a writer that was killed between a rename and the sync of the directory
-        left files that the next one finds, and a power cut behind it would not."""
+        left files that the next one finds, and a power cut after it would not."""
         durable.sync_directory(self._paths.msgpool)
         found, stands = self._double_write.read()
         again = 0
@@ -245,7 +245,7 @@ class PoolFiles(PoolReader):
 def possible_contents(control: PoolControl | None, stands: Standing
                       ) -> tuple[list[Contents], int]:
     """What the pool files may hold, the likeliest first (none: it is not known), and the number of
-    the checkpoint to come. The double-write file counts behind the checkpoint of poolctrl; while
+    the checkpoint to come. The double-write file counts after the checkpoint of poolctrl; while
     the first chunk of a checkpoint is being written, what poolctrl says may still hold."""
     generation = control.generation if control is not None else 0
     later = [table for table in stands.tables if table.checkpoint > generation]

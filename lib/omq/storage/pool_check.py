@@ -1,6 +1,6 @@
 """Are the pool files what was written into them? Absence is damage: a file that is missing, cut,
 emptied, older, another instance's or exchanged, and a record that was overwritten with zeros, look
-like messages that have ended. What each file must hold says poolctrl, or behind a checkpoint that a
+like messages that have ended. What each file must hold says poolctrl, or after a checkpoint that a
 crash cut the double-write file (omq.format.pool_contents).
 
 A file in which records fail their CRC, but none is missing, is not told here again: these records

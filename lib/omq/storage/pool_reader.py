@@ -88,7 +88,7 @@ class PoolReader:
             return opened
         data = opened.read(RECORD_BYTES, (record + 1) * RECORD_BYTES)
         if not data:
-            return None  # behind the end: cut because it was free
+            return None  # after the end: cut because it was free
         found = decode_record(data, 0, file, record)
         if isinstance(found, Finding):
             return replace(found, file=f"{file}QP", offset=(record + 1) * RECORD_BYTES,

@@ -1,6 +1,6 @@
 """The index segment: System V shared memory that the queue manager writes and everybody else reads.
 
-Its id stands in `run/ids.json`, written by rename in a directory that
+Its id is in `run/ids.json`, written by rename in a directory that
 only the spool's owner may write. An attacher believes an id only when boot id, instance uuid, epoch
 and owner fit. Only its owner may look, and the operators' group where there is one; nobody else
 may write.

@@ -12,7 +12,7 @@ Invariants:
 3. `close` removes what was not used.
 
 In the middle of a crash: empty files that no message names, which omscan calls spare. What is
-written into one is a container like any other, before its sync and behind it.
+written into one is a container like any other, before its sync and after it.
 
 Errors: DiskError, SpoolFull.
 """

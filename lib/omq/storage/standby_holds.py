@@ -90,7 +90,7 @@ def _alone(paths: SpoolPaths, member: str) -> File:
 
 def needed(paths: SpoolPaths, newest: int, files_max: int) -> int:
     """The first journal file that must stay for a standby; `newest` + 1 where none must. At most
-    `files_max` stay behind the newest."""
+    `files_max` stay after the newest."""
     found = load(paths)
     if found is None:
         return max(0, newest - files_max)

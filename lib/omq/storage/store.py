@@ -5,7 +5,7 @@ live and when a file is compacted is the caller's business (it journals where th
 
 Invariants:
 1. A location is given to others only after `sync` returned.
-2. Behind a sync the next entry begins on a new page: no later write touches a durable sector.
+2. After a sync the next entry begins on a new page: no later write touches a durable sector.
 3. File numbers are never used twice: the file with the highest number is emptied instead of
    removed, so a reader that keeps files open never takes one for another.
 

@@ -1,6 +1,6 @@
 """A bell that any thread rings: who waits for it waits here, or polls its descriptor.
 
-Invariants: 1. a ring is heard by whoever looks behind it: who waits says how many rings it has
+Invariants: 1. a ring is heard by whoever looks after it: who waits says how many rings it has
 heard, who polls silences the bell before it looks; 2. the descriptor is written only while it is
 open, so a number that is another file's by now is never touched; 3. in the child of a fork the
 parent's bell is silent: its lock may be held by a thread that the child has not, and a ring would

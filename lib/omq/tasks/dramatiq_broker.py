@@ -5,7 +5,7 @@
 
 A message with a delay waits on its own queue, in the manager; there is none for delayed ones. What
 dramatiq gives up (its Retries have done all they may, or the actor is unknown) goes to the queue
-NAME.XQ. What a worker that dies had in hand comes again.
+NAME.XQ. What a worker that dies had in hand returns.
 
 Invariants: 1. a message is acknowledged by the pump that took it, in whatever thread; 2. no more
 than `prefetch` messages are with one consumer; 3. after a fork broker and results make connections
@@ -192,7 +192,7 @@ class OmqConsumer(Consumer):
         try:
             return _Proxy(Message.decode(body), native)
         except DecodeError as error:
-            LOG.error("omq: a message of %s is none of dramatiq's, it goes to %s: %s",
+            LOG.error("omq: a message of %s is not a task of dramatiq; it goes to %s: %s",
                       native.queue, self._dead, error)
             self._settle(lambda: native.move(self._dead))
             return None

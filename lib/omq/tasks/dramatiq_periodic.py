@@ -54,7 +54,7 @@ def adopt(broker: OmqBroker, application: str = "dramatiq") -> None:
     """Let the schedules of this application be those of the broker's actors. BadSchedule; nothing
     was changed."""
     if not isinstance(broker, OmqBroker):
-        raise BadSchedule(name=application, reason="the broker is no OmqBroker, so there is no "
+        raise BadSchedule(name=application, reason="the broker is not an OmqBroker, so there is no "
                           "place for its schedules")
     wanted = list(_wanted(broker.actors.values(), application))
     broker.with_native(lambda native: adopt_all(Schedules(native), wanted, MARK, application))

@@ -27,7 +27,7 @@ Raw = dict[str, Any]
 _TRANSIENT: Final = 1  # delivery_mode of AMQP
 _SHOWN_BYTES: Final = 40
 _PROPERTY_CHARACTERS: Final = 200
-"""Of a task's name and id that are made properties: enough for both, little beside a task."""
+"""Of a task's name and id that are made properties: enough for both, little next to a task."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -80,7 +80,7 @@ def _named(headers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _moment(text: str) -> datetime | None:
-    """None: it is no time, which is for the worker to say."""
+    """None: it is not a time, which is for the worker to say."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:

@@ -3,7 +3,7 @@
 What Celery knows as an acknowledgement is `done`; a rejection with requeue is a failed attempt
 without a pause, so that a task that kills its workers ends on POISON; one without requeue (an
 unknown task, say) moves the message to `rejected_queue`, where somebody can look at it. What a
-channel holds when it closes, or its process dies, comes again, flagged redelivered.
+channel holds when it closes, or its process dies, returns, flagged redelivered.
 
 Invariant: no more messages are with the consumer than prefetch_count, unless they need no ack.
 """
@@ -83,7 +83,7 @@ class Channel(virtual.Channel):
         try:
             self._put(queue, message)
         except (UnknownQueue, QueueGone):
-            LOG.debug("queue %s has gone, it gets no copy", queue)
+            LOG.debug("queue %s is gone and gets no copy", queue)
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         if not exchange:

@@ -138,7 +138,7 @@ class Queues:
     # bindings
 
     def bind(self, queue: str, exchange: str, routing_key: str) -> None:
-        """Written down beside the queue. Two programs may do so at once: who does not find its
+        """Written down next to the queue. Two programs may do so at once: who does not find its
         binding afterwards writes it again."""
         name, row = self.name(queue), [exchange, routing_key]
         for _ in range(_TRIES):

@@ -1,7 +1,7 @@
 """Names of queues: those of Celery and dramatiq are any text, those of omq 16 of few characters.
 
 A name that is legal in upper case, and is written in one case, is that: `celery` is CELERY. Every
-other one keeps its beginning and gets 50 bits of its SHA-256 behind it, so that two never meet:
+other one keeps its beginning and gets 50 bits of its SHA-256 after it, so that two never meet:
 `mail-out` is MAIL_.QK3XB72M6A. `orders` and `ORDERS` are one queue.
 """
 

@@ -177,7 +177,7 @@ class Pump:
         try:
             order(reader)
         except LeaseLost:
-            self.lost += 1  # the manager has taken it back: it comes again
+            self.lost += 1  # the manager has taken it back: it returns
 
     def _take_in(self, messages: list[Message]) -> None:
         """What cannot be read is that message's own failure: POISON has it with the reason."""

@@ -1,7 +1,7 @@
 """When a schedule is due: five fields of cron in a time zone, or an interval.
 
     0 3 * * *         of cron, by the package cronsim, which does what Debian's cron does at a clock
-                      change: a job of a skipped hour is due right behind it, one of an hour that
+                      change: a job of a skipped hour is due right after it, one of an hour that
                       comes twice is due once, and one that is due each hour or minute has them all
     every 15 min      s, min, h or days of 24 hours, counted from when it was defined; no zone, and
                       no clock change alters it
@@ -37,7 +37,7 @@ class Rule(Protocol):
     """Planned times."""
 
     def after(self, ns: int) -> int:
-        """The first one behind this time."""
+        """The first one after this time."""
         ...
 
     def newest(self, until_ns: int, low_ns: int, most: int) -> list[int]:
@@ -96,8 +96,8 @@ def rule(name: str, when: str, zone: str, since_ns: int) -> Rule:
         _zone(name, zone)
         return Every(seconds, since_ns - since_ns % NS_PER_S)
     if when.strip().startswith("every"):
-        raise BadSchedule(name=name, reason=f"{escape(when)!r} is no interval such as 'every 15 "
-                          "min': a whole number of s, min, h or days")
+        raise BadSchedule(name=name, reason=f"{escape(when)!r} is not an interval such as 'every "
+                          "15 min': a whole number of s, min, h or days")
     fields = when.split()
     if len(fields) != FIELDS:
         raise BadSchedule(name=name, reason=f"{escape(when)!r} has {len(fields)} fields, cron has "

@@ -87,7 +87,7 @@ class Schedules:
         return self._replace(self.show(name), paused=False)
 
     def run(self, name: str) -> str:
-        """Put its message now, beside the planned ones; the id."""
+        """Put its message now, next to the planned ones; the id."""
         found = self.show(name)
         outgoing = replace(found.planned(clock.wall_ns()), message_id=b"")
         (made,) = self._connection.put_many(found.queue, [outgoing])
@@ -136,7 +136,7 @@ class Schedules:
                     QUEUE, **QUEUE_KEYS, reason="a schedule was defined")
 
     def _found(self) -> dict[str, Schedule]:
-        """By name, the highest generation of each; what is no schedule is left to the server."""
+        """By name, the highest generation of each; what is not a schedule is left to the server."""
         found: dict[str, Schedule] = {}
         try:
             for row in self._connection.browse(QUEUE):

@@ -14,7 +14,7 @@ A function that works for long says how far it is: `progress("page 7 of 90")`. B
 too, whether somebody has cancelled its message in work: MessageCancelled, which it lets pass. Who
 asks with `Connection.state` is told what it said last.
 
-Crash argument: the reader's. A death before the move leaves the message, which comes again, flagged
+Crash argument: the reader's. A death before the move leaves the message, which returns, flagged
 redelivered; after it the message is gone and what follows is there. Errors: BadArgument.
 """
 

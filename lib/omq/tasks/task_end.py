@@ -18,7 +18,7 @@ REASON_CHARACTERS: Final = 500
 
 
 def succeeded(message: Any, task: Task, following: tuple[str, bytes] | None) -> OmqError | None:
-    """Done, with what follows in the same step. A queue that refuses that is no fault of the
+    """Done, with what follows in the same step. A queue that refuses that is not a fault of the
     function: the message waits, and the refusal is returned."""
     if following is None:
         message.done()

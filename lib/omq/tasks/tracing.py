@@ -13,7 +13,7 @@ groups, units, defers, restarts and POISON. Names and attributes are OpenTelemet
 messaging. Where spans go is the program's choice: without an SDK nothing is made, and a context
 that came in from elsewhere is passed on.
 
-Invariants: 1. a property that is no valid context begins a new trace, and stops nothing: whoever
+Invariants: 1. a property that is not a valid context begins a new trace, and stops nothing: whoever
 may put can write it; 2. what the caller says under the two names himself stays.
 """
 

@@ -43,7 +43,7 @@ class Known:
     content: bytes = b""
     expiry: int = 0  # wall clock ns
     group: int = 0  # the hash of its group id
-    memory: str = ""  # no message: the id that a queue has had
+    memory: str = ""  # not a message: the id that a queue has had
     members: tuple[int, ...] | None = None  # of a barrier that waits; what is found knows none
 
     def on(self, queue: int) -> Place | None:

@@ -44,7 +44,7 @@ def lines(error: ConfigError) -> list[str]:
       "services.conf:12: kind: 'what' is not known"]),
     (load_authority, "authority.conf",
      "[A]\nsomebody = put\nuser:root = fly\n[b c]\nuser:root = put\n",
-     ["authority.conf:2: somebody: not somebody", "authority.conf:3: user:root: 'fly'",
+     ["authority.conf:2: somebody: not a subject", "authority.conf:3: user:root: 'fly'",
       "authority.conf:4: [b c]: not a queue name"]),
 ])
 def test_each_file_tells_all_of_its_mistakes(

@@ -209,5 +209,5 @@ def test_a_day_of_the_command(spool: Path, capsys: Any) -> None:
                                        "noted and 1 cannot be read\n")
     with pytest.raises(NothingNoted, match="2026-11-27"):
         tls_report.main([])
-    with pytest.raises(BadRequest, match="no day"):
+    with pytest.raises(BadRequest, match="not a date"):
         tls_report.main(["--day", "28.11."])

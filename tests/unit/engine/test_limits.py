@@ -267,7 +267,7 @@ def test_keys_are_found_of_what_lies_there(world: World) -> None:
     given = give(world)
     assert world.ids(given) == [ids[1], ids[4]]
     define(world, replace(BY_TENANT, by="group", key_in_work_max=2))
-    assert give(world) == []  # three without a group are in work
+    assert give(world) == []  # three without a group are being processed
     define(world, None)
     assert not world.core.t.q_flags[A] & QueueFlag.LIMITED
     assert world.ids(give(world)) == ids[2:4]

@@ -150,7 +150,8 @@ def test_interrupt_ends_it(terminal: Terminal) -> None:
 def test_an_answer_that_does_not_fit_names_its_question() -> None:
     answers = Prompts(None, io.StringIO(), interactive=False)
     answers.give(["SHIPPED"], argparse.Namespace())
-    with pytest.raises(BadRequest, match=r"'SHIPPED' is no number, asked for 'Msg Handle \(1\)'"):
+    with pytest.raises(BadRequest, match=r"'SHIPPED' is not a number, asked for "
+                                         r"'Msg Handle \(1\)'"):
         answers.number("Msg Handle (1): ", 1)
     with pytest.raises(BadRequest, match=r"option d \(.+\) takes 1 answer, not 2"):
         parse("d AUDIT 77")

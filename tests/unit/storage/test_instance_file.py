@@ -46,9 +46,9 @@ def test_what_is_written_is_read(info: SpoolInfo, role: Role) -> None:
     ("term", True, "its term"), ("term", TERM_MAX + 1, "its term"), ("term", None, "its term"),
     ("role", "master", "its role is not one of primary, standby, former"),
     ("role", ["primary"], "its role"), ("role", None, "its role"),
-    ("member", "", "its member is no name"), ("member", "a/b", "its member"),
+    ("member", "", "its member is not a name"), ("member", "a/b", "its member"),
     ("member", "a" * 33, "its member"), ("member", 7, "its member"),
-    ("primary", "line\nbreak", "its primary is no text"), ("primary", "x" * 501, "its primary"),
+    ("primary", "line\nbreak", "its primary is not text"), ("primary", "x" * 501, "its primary"),
     ("primary", None, "its primary"), ("uuid", "00", "its uuid"),
 ])
 def test_what_is_wrong_is_named(key: str, value: object, reason: str) -> None:

@@ -39,7 +39,7 @@ def of_instance(location: Location, seen: Look | None, services: Sequence[Status
     yield from _room(location, seen)
     if seen is not None and (count := seen.view.counters()["units_in_doubt"]):
         yield Cause("units_in_doubt", f"{counted(count, 'unit')} of work "
-                    f"{'is' if count == 1 else 'are'} in doubt: prepared, and nobody has said how "
+                    f"{'is' if count == 1 else 'are'} in doubt: prepared, and not decided "
                     f"{'it ends' if count == 1 else 'they end'}",
                     ("omq units lists them; --commit UNIT or --backout UNIT",))
     yield from _of_shipping(location)

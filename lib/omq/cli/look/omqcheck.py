@@ -54,11 +54,11 @@ def main(argv: list[str] | None = None) -> int:
     problems += [_damage(each) for each in files.judged if each.row.verdict is not Verdict.NORMAL]
     for finding in files.cut:
         say(NAME, f"{finding}: as a cut checkpoint leaves it. The other slot counts, and the next "
-            "checkpoint writes this one anew")
+            "checkpoint writes this one again")
     if copy is None:
         say(NAME, "no segment: pool and journal alone are checked")
     elif copy.torn:
-        say(NAME, "the manager stands in the middle of a group of changes, which nobody was "
+        say(NAME, "the manager is in the middle of a group of changes, which no client was "
             "promised: pool and journal alone are checked")
     elif copy.not_read:
         say(NAME, "the manager has not read the messages of the pool at its start, as configured "

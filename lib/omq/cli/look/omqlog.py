@@ -140,7 +140,7 @@ class FrameWords:
             self.on = f" on {self.targets}"
         self.born = f", made of {each.parent}" if each.parent else ""
         if each.flags & FrameFlag.MEMORY:
-            self.born = "; no message: a queue remembers an id by it"
+            self.born = "; not a message: a queue remembers an id by it"
         elif each.group:
             self.born += f", of group {each.group}{_place(each)}"
         self.to = f", moved to {self.targets}" if each.targets else ""

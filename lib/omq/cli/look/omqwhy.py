@@ -144,8 +144,8 @@ def main(argv: list[str] | None = None) -> int:
             if not answers:
                 lost = f", or it is one of {len(seen.findings)} damaged places" if (
                     seen.findings) else ""
-                say(NAME, f"no message {text} waits here{lost} (omqlog --message tells what became "
-                    "of it)")
+                say(NAME, f"no message {text} waits here{lost} (omqlog --message shows what "
+                    "happened to it)")
             _show(answers, as_json=options.json)
     return Exit.OK if found else Exit.NO
 
@@ -193,7 +193,7 @@ def _why(view: IndexView, entry: EntryRow, readers: list[ReaderRow]) -> Answer |
         return Answer(entry, "prepared", "it belongs to a unit of work in doubt: it waits for the "
                       "end of that", ["omq units lists them; --commit UNIT or --backout UNIT"])
     if entry.message.remembers:
-        return Answer(entry, "memory", "it is no message: a queue remembers the id of one by it "
+        return Answer(entry, "memory", "it is not a message: a queue remembers the id of one by it "
                       "(dedupe_s)" + (f" until {iso_time(entry.until_ns)}"
                                       if entry.state is EntryState.DEFERRED else
                                       "; its time is over"))

@@ -7,7 +7,7 @@
 
 Of an instance that systemd runs, from the system's journal if the user may read it; else from
 logs/events.log and the one before it (events.log.1), which every daemon writes too (--journal and
---file choose). Lines that are no events are counted and told, never shown raw.
+--file choose). Lines that are not events are counted and told, never shown raw.
 Times are local. Levels are numbers as in the original: 1 fatal, 3 error, 5 warning, 9 report, 15
 trace; -l shows everything up to a level.
 """
@@ -41,7 +41,7 @@ from omq.services.supervise.unit_files import base_name
 #
 # An entry with OMQ_EVENT has the event's fields as fields of its own. One that a daemon could only
 # write to its stderr is a line, which is taken apart again. Numbers are numbers again, as in the
-# log file. What others write under the same units (systemd itself) is no event.
+# log file. What others write under the same units (systemd itself) is not an event.
 #
 # Errors: CommandUnusable (journalctl).
 
@@ -149,7 +149,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _source(location: Location, options: argparse.Namespace, since_ns: int) -> Iterable[Logged]:
     def lost(count: int) -> None:
-        say(NAME, f"{count} lines are no events")
+        say(NAME, f"{count} lines are not events")
 
     managed = systemctl.managed(location.paths)
     if options.journal or (managed is not None and not options.file and readable()):

@@ -1,6 +1,6 @@
 """Why nothing moves on a queue, from what is on it, who reads it, and which service should.
 
-Causes stand in the order in which they matter: the first is why.
+Causes are in the order in which they matter: the first is why.
 
 A queue that stands still because each of its ready messages waits for its turn in a group.
 
@@ -128,7 +128,7 @@ def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[Reader
     if seen.origin is not Origin.LIVING:
         return  # what its readers do does not matter now
     if row.flags & QueueFlag.AT_LIMIT and row.ready:
-        work = "is in work" if row.active == 1 else "are in work"
+        work = "is being processed" if row.active == 1 else "are being processed"
         yield Cause("limit", "its limits of work let none of "
                     f"{counted(row.ready, 'ready message')} go: {row.active} {work}; more "
                     "readers do not help", (f"omq queue show {row.name} shows which limit, and "

@@ -145,7 +145,7 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise BadRequest(reason=f"{escape(text)!r} is no day, like 2026-11-28") from error
+        raise BadRequest(reason=f"{escape(text)!r} is not a date like 2026-11-28") from error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -94,7 +94,7 @@ def read_plan(path: Path, uuid: bytes) -> tuple[Change, list[Target]]:
             bool(head["force"]))
         items = [_item(json.loads(line)) for line in lines[1:]]
     except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-        raise PlanUnusable(file=escape(str(path)), reason=f"it is no plan: {escape(str(error))}"
+        raise PlanUnusable(file=escape(str(path)), reason=f"it is not a plan: {escape(str(error))}"
                            ) from error
     if version != VERSION:
         raise PlanUnusable(file=escape(str(path)), reason=f"it has version {version}")

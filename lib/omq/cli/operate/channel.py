@@ -173,7 +173,7 @@ _COMMANDS: Final[dict[str, tuple[Do, str]]] = {
     "start": (_start, "run it"), "stop": (_stop, "finish what is under way, then stop"),
     "show": (show_channel, "definition and state"),
     "list": (list_channels, "all outgoing and incoming channels"),
-    "ping": (_ping, "connect, and show who answers"),
+    "ping": (_ping, "connect, and show which instance answers"),
     "resolve": (resolve, "resolve what is in doubt"),
     "reset": (_reset, "set the number of the last batch that is there"),
     "delete": (_delete, "remove it; its queue stays"),

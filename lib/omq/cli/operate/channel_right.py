@@ -100,13 +100,13 @@ def _defined(native: Client, options: argparse.Namespace) -> Channel | None:
 def _reset_sending(native: Client, location: Location, channel: Channel, batch: int, reason: str
                    ) -> None:
     if channel.foreign:
-        raise BadRequest(reason=f"what {channel.name} sends to is no omq (peer=foreign): it counts "
-                         "no batches")
+        raise BadRequest(reason=f"what {channel.name} sends to is not omq (peer=foreign): it "
+                         "counts no batches")
     _refuse_use(location, channel.name)
     refuse_doubt(native, channel.name)
     order = Reset(batch, secrets.token_hex(8))
     write(native, altered(channel, **{ORDER: str(order)}), reason)
-    sys.stdout.write(f"{channel.name}: the other side is told batch {batch} at the next "
+    sys.stdout.write(f"{channel.name}: the other side gets batch {batch} at the next "
                      "connection\n")
 
 

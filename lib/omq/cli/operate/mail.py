@@ -70,7 +70,7 @@ def _wanted(options: argparse.Namespace) -> MailFilter:
     if options.limit is not None and options.limit < 1:
         raise BadRequest(reason="--limit is a number from 1 on")
     if ALL in words and found.ids:
-        raise BadRequest(reason="ALL is every mail: beside it no id means anything")
+        raise BadRequest(reason="ALL means every mail: it cannot be combined with ids")
     if not (words or found.senders or found.recipients or found.age):
         raise BadRequest(reason="name mails by their ids, by --sender, --recipient or --age, or "
                          "say ALL")

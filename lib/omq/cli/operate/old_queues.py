@@ -1,5 +1,5 @@
 """The old-style `queues/` directory as omqconv leaves it: NAME.qua and NAME.qub
-(omq.format.old_queue), and beside them a flag file NAME.R6 of each queue that is through.
+(omq.format.old_queue), and next to them a flag file NAME.R6 of each queue that is through.
 
 A flag file has a line for people, then one a message:
 

@@ -127,7 +127,7 @@ def prepare_spool(paths: SpoolPaths, *, init: bool) -> None:
         refuse_headless(paths)
         found = sorted(set(os.listdir(paths.root)) - _PREPARED) if paths.root.is_dir() else []
         if found and not init:
-            reason = f"it is no spool and not empty ({found[0]} ...)"
+            reason = f"it is not a spool and not empty ({found[0]} ...)"
             redo = f"{NAME} --embedded --init --spool {paths.root}"
             raise NeedsRepair(path=paths.root, reason=reason, command=redo)
         say(NAME, f"making the spool {paths.root}")

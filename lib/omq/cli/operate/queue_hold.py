@@ -1,7 +1,7 @@
 """omhold -q QUEUE, omrelease -q QUEUE: a whole queue, with what is to come.
 
 Held: nobody gets a message from it (`get = inhibited`), with --put also no new ones are taken. The
-words stand in queues.conf, as an author would write them, and the queue manager reads it again; so
+words are in queues.conf, as an author would write them, and the queue manager reads it again; so
 they are in force until somebody releases the queue, whatever restarts. The command is journaled
 with uid and reason as every other (ADR 0028).
 
@@ -60,7 +60,7 @@ def set_queue(name: str, location: Location, queue: str, reason: str, *, get: bo
         _allowed(row, key) == value for key, value in wanted.items()), pause) if pid else None
     note_command(location, words, reason, row.messages if row else 0, "messages")
     if row is None:
-        say(name, f"no queue manager runs: {QUEUES_FILE} says it for its next start")
+        say(name, f"no queue manager runs: {QUEUES_FILE} has it for its next start")
     return row
 
 

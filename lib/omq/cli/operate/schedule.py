@@ -125,7 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--property", action="append", type=_property, default=[],
                        metavar="NAME=VALUE", help="may be given several times")
     group.add_argument("--priority", type=int, metavar="P", help="0 to 9 (first)")
-    group.add_argument("--expiry", type=float, metavar="S", help="nobody gets it after this time")
+    group.add_argument("--expiry", type=float, metavar="S",
+                       help="it is not handed out after this time")
     group.add_argument("--jitter", type=int, default=0, metavar="S",
                        help="delay each planned time by its own amount, up to S seconds")
     group.add_argument("--catch-up", default="once", metavar="HOW", dest="catch_up",

@@ -6,7 +6,7 @@ of another disk, from which `omqrecover restore` makes a spool as it was at a po
     omq ship run --anew                     the place may be empty, though there was another one
     omq ship status                         what is there, and what would be lost now
 
-Where it ships to stands in omq.conf (`ship_to`) or behind --to; credentials and endpoints in the
+Where it ships to is in omq.conf (`ship_to`) or behind --to; credentials and endpoints in the
 environment, as the store's own tools take them. The queue manager waits for nothing: what it
 acknowledged less than `ship_interval_ms` and the way ago is not there.
 
@@ -84,7 +84,7 @@ def lines(state: ShipState) -> list[str]:
     base = (f"LSN {found['base_lsn']}, {iso_time(found['base_time_ns'])}" if found["base_time_ns"]
             else "none yet")
     return [f"{'to':<16}{found['url']}", f"{'shipped':<16}LSN {found['shipped_lsn']} of "
-            f"{'what nobody says' if known is None else known}", f"{'lost by now':<16}"
+            f"{'unknown' if known is None else known}", f"{'lost by now':<16}"
             + ("not known: no queue manager has run since this began" if waits is None else
                f"what came in the last {duration(waits)}" + (f", {size(lacks)}" if lacks else "")
                if waits else "nothing"),

@@ -28,7 +28,7 @@ of it, and so may a standby.
 `promote` first asks the primary, by the command that `init` was given, and refuses while it
 answers. A primary that nobody can reach may still run: see to it that it does not.
 
-In the middle of a crash: `init` leaves a directory without instance.json, which is no spool, and
+In the middle of a crash: `init` leaves a directory without instance.json, which is not a spool, and
 the next `init` goes on; `promote` is done again, or is done (core.standby.promotion).
 
 Errors: those of services.standby; NotPrimary, SpoolLocked, PrimaryAnswers, BadRequest.
@@ -112,9 +112,9 @@ def _init(options: argparse.Namespace) -> int:
     location = locate(options)
     paths = location.paths
     if not options.words:
-        raise BadRequest(reason="say behind -- how the primary is reached, like 'omq standby init "
-                         "--member b -- tls://east.example.org', or '... -- ssh east omq standby "
-                         "send'")
+        raise BadRequest(reason="give, after --, how the primary is reached, like 'omq standby "
+                         "init --member b -- tls://east.example.org', or '... -- ssh east omq "
+                         "standby send'")
     parse(options.words)
     if not is_member_name(options.member):
         raise BadArgument(argument="--member", value=options.member,
@@ -170,7 +170,7 @@ def _follow(options: argparse.Namespace) -> int:
     if options.words and shlex.join(words) != instance.primary:
         instance = replace(instance, primary=shlex.join(words))
     if not words:
-        raise BadRequest(reason="say behind -- how the primary is reached")
+        raise BadRequest(reason="give, after --, how the primary is reached")
     signals = Signals()
     signals.install()
     parse(words)
@@ -188,7 +188,7 @@ def _follow(options: argparse.Namespace) -> int:
 def _standby(location: Location) -> spool.SpoolInfo:
     info = spool.open_spool(location.paths.root, writer=True, any_role=True)
     if info.instance.role is not Role.STANDBY:
-        raise BadRequest(reason=f"{info.paths.root} is no standby, but a "
+        raise BadRequest(reason=f"{info.paths.root} is not a standby, but a "
                          f"{info.instance.role.value}")
     return info
 
@@ -284,7 +284,7 @@ def _forget(options: argparse.Namespace) -> int:
     if not is_member_name(options.member) or not forget(info.paths, options.member):
         raise BadArgument(argument="--member", value=options.member,
                           rule="a standby that 'omq standby status' names")
-    print(f"{options.member} is no standby any more: no journal file is kept for it. It needs a "
+    print(f"{options.member} is no longer a standby: no journal file is kept for it. It needs a "
           "new 'omq standby init' to be one again")
     return Exit.OK
 
@@ -327,7 +327,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="with init and rejoin: the name of this standby; with forget: the "
                              "one to forget")
     parser.add_argument("--rate", type=_rate, default=0, metavar="BYTES",
-                        help="with init: take no more than so many bytes a second, like 20M")
+                        help="with init: take at most this many bytes a second, like 20M")
     parser.add_argument("--silence", type=float, metavar="SECONDS",
                         help="with send: instead of standby_silence_s")
     parser.add_argument("--from", dest="source", type=Path, metavar="DIR",

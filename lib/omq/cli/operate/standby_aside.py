@@ -26,8 +26,8 @@ def show(paths: SpoolPaths, since: int | None, *, as_json: bool) -> int:
         raise BadRequest(reason=f"{paths.root} is a {info.instance.role.value}, and what is its "
                          "own is asked of a former primary; 'omq standby demote' makes one")
     if since is None or since < 1:
-        raise BadRequest(reason="say behind --since the LSN that 'omq standby status' on the new "
-                         f"primary shows for the first promotion behind term {info.instance.term}")
+        raise BadRequest(reason="give, after --since, the LSN that 'omq standby status' on the new "
+                         f"primary shows for the first promotion after term {info.instance.term}")
     found = aside(paths, since)
     for each in found.lines:
         identity = message.derived_id(info.uuid, each.qpool).hex()

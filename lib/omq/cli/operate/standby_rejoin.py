@@ -40,7 +40,7 @@ _LOOK_S: Final = 0.5
 def rejoin(location: Location, words: Sequence[str], member: str) -> int:
     """See the module."""
     if not words:
-        raise BadRequest(reason="say behind -- how the new primary is reached")
+        raise BadRequest(reason="give, after --, how the new primary is reached")
     parse(words)
     settings = load_settings(location.conf_dir)
     info = spool.open_spool(location.paths.root, writer=True, any_role=True)

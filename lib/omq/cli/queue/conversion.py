@@ -63,7 +63,7 @@ def settle(paths: SpoolPaths, log: ConversionLog) -> list[str]:
         raise NeedsRepair(
             path=f"{first} and {counted(more, 'other')}" if more else first,
             reason="the journal does not reach back to the run that was cut, so "
-            f"nobody knows whether it was put; say it in {CONVERSION_LOG}",
+            f"it is not known whether it was put; note it in {CONVERSION_LOG}",
             command='a line {"done": ITEM_REF} or {"left": ITEM_REF} at its end, for each')
     put = [ref for ref, key in keys.items() if key in born]
     for ref, key in keys.items():

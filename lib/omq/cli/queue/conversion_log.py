@@ -1,4 +1,4 @@
-"""What omqconv has done so far, in `omqconv.progress` beside the old queue files.
+"""What omqconv has done so far, in `omqconv.progress` next to the old queue files.
 
     {"omqconv": 2, "uuid": UUID, "lsn": LSN}     the instance; where its journal was at the start
     {"put": ITEM_REF, "queues": [NAME]}          this message will be put next, or with the next
@@ -58,7 +58,7 @@ class ConversionLog:
                 self._at += len(line) + 1
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             self._file.close()
-            raise InputUnreadable(file=self._path, reason="it is no progress of omqconv: "
+            raise InputUnreadable(file=self._path, reason="it is not a progress file of omqconv: "
                                   f"{escape(str(error))}") from error
 
     def _take(self, record: dict[str, Any], *, first: bool) -> None:

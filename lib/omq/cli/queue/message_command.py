@@ -7,7 +7,7 @@
     OMQ_MESSAGE_ID, OMQ_QPOOL_ID, OMQ_QUEUE, OMQ_PRIORITY, OMQ_ATTEMPTS (failed ones so far),
     OMQ_DEFERS, OMQ_REDELIVERED (0 or 1), OMQ_CORRELATION_ID (hexadecimal, empty = none),
     OMQ_REPLY_TO (the queue that wants the reply, empty = none), OMQ_GROUP_ID (a text or empty),
-    OMQ_PROPERTY_NAME for each property: NAME in upper case, '_' for what is no letter or digit
+    OMQ_PROPERTY_NAME for each property: NAME in upper case, '_' for what is not a letter or digit
 
 Invariants: 1. the command has a process group of its own, so ^C reaches the reader alone, which
 lets the command finish and says so; the second ^C ends it with SIGTERM, the third with SIGKILL,

@@ -10,7 +10,7 @@ backlog.
 
 After SIGTERM, SIGHUP or ^C each reader finishes the message in hand and gives back the rest; a
 second ^C ends the commands, and their messages are given back untouched. A reader that is killed is
-reported and not replaced; the others go on. Its message comes again after the queue's
+reported and not replaced; the others go on. Its message returns after the queue's
 death_delay_s, as for any dead reader.
 
 Exit code: 0; 1 when the --timeout passed and nothing had come; 71 when a reader was killed; 130
@@ -148,7 +148,7 @@ class ReaderProcesses:
         self._codes.append(code)
         if code < 0:
             say(self._name, f"reader {reader.name}, process {pid}, ended by {exit_text(code)};"
-                " its message comes again")  # fmt: skip
+                " its message is redelivered")  # fmt: skip
 
 
 def overall(codes: list[int]) -> int:
@@ -291,7 +291,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(words[:at])
     command = words[at + 1 :]
     if at < len(words) and not command:
-        raise BadRequest(reason="there is no command behind '--'")
+        raise BadRequest(reason="there is no command after '--'")
     if command and options.json:
         raise BadRequest(reason="--json is for printing; a command gets the body itself")
     connect = partial(remote, options, NAME, None) if options.url else _local(options)

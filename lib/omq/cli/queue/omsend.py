@@ -5,7 +5,7 @@
 
 An id is printed when its message is acknowledged, so after an error in the middle the ids printed
 are those of the messages that are there. What the options do not say (priority, persistence) and
-how long a body may be says the queue manager, for the first queue: what stands in its configuration
+how long a body may be says the queue manager, for the first queue: what is in its configuration
 and it has not taken up yet is nothing to a client.
 
 Errors: InputUnreadable, MessageTooLong, BadName, BadPriority, BadProperty, BadRequest before
@@ -257,7 +257,7 @@ def _properties(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _texts(words: list[str]) -> dict[str, str]:

@@ -77,14 +77,14 @@ class Session:
         elif verb == "DATA":
             self._data()
         else:
-            self._refuse("500 5.5.2 this is no command of SMTP")
+            self._refuse("500 5.5.2 this is not an SMTP command")
 
     def _mail(self, text: str) -> None:
         path = path_of(text)
         if self._sender is not None:
             self._refuse("503 5.5.1 a mail has begun already")
         elif path is None or (path[0] and address_problem(path[0], smtputf8=True)):
-            self._refuse("553 5.1.7 this is no address")
+            self._refuse("553 5.1.7 this is not an address")
         else:
             self._sender = path[0]
             self._say("250 2.1.0 OK")
@@ -96,7 +96,7 @@ class Session:
         elif len(self._to) >= self._settings.smtp_recipients_max:
             self._refuse("452 4.5.3 too many recipients")
         elif path is None or address_problem(path[0], smtputf8=True):
-            self._refuse("553 5.1.3 this is no address")
+            self._refuse("553 5.1.3 this is not an address")
         else:
             self._to.append(path[0])
             self._say("250 2.1.5 OK")

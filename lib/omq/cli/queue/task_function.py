@@ -15,7 +15,7 @@ Invariants: 1. whatever leaves the function is that message's failure and ends n
 too; 2. it is interrupted in the main thread, once, when its own time is over (TaskOverdue: a failed
 attempt; omq.cli.queue.task_limit) or that of a stop (TaskStopped: the message goes back untouched);
 3. nothing of a message is executed or unpickled; 4. what is said of the message is said with no
-limit running: a manager that is away is no fault of the function.
+limit running: a manager that is away is not a fault of the function.
 
 The crash argument is the reader's (omq.ipc.client.reader): a process that dies before `done` is
 recorded leaves the message to the manager, which hands it out again, flagged `redelivered`. So a
@@ -160,7 +160,7 @@ class TaskFunction:
                 self._working = False
 
     def _interrupt(self, error: BaseException) -> None:
-        """In a signal handler. Behind the function's end nothing is interrupted, nor twice."""
+        """In a signal handler. After the function's end nothing is interrupted, nor twice."""
         if self._working:
             self._working = False
             raise error

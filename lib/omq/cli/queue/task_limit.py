@@ -49,7 +49,7 @@ class TimeLimit:
                                           file=sys.stderr.fileno())
         signal.signal(signal.SIGALRM, lambda *_: interrupt(TaskOverdue(
             f"the function had {duration(self.limit_s)} (--time-limit)")))
-        # Again and again: one that comes just before a system call that blocks is seen behind it.
+        # Again and again: one that comes just before a system call that blocks is seen after it.
         signal.setitimer(signal.ITIMER_REAL, self.limit_s, AGAIN_S)
 
     def disarm(self) -> None:

@@ -3,14 +3,14 @@
     omq worker MODULE:FUNCTION --queue QUEUE [OPTION...]
 
 omq.cli.queue.task_function says what the function gets and what its end means. Each process imports
-the module by itself, behind the fork, so nothing that the module opens is shared.
+the module by itself, after the fork, so nothing that the module opens is shared.
 
 After SIGTERM, SIGHUP or ^C each process finishes the message in work, which has --stop-timeout
 seconds; then, or after a second ^C, the function is interrupted and its message given back, no
-attempt counted; what still does not end is killed, and its message comes again as that of a reader
-that died. If this process is killed its children stop by themselves, in the same order. A child
-that dies is replaced; a manager that is away and a queue that was removed are waited for. What
-hangs is bounded by --time-limit and --kill-after (omq.cli.queue.task_limit).
+attempt counted; what still does not end is killed, and its message is redelivered like that of a
+reader that died. If this process is killed its children stop by themselves, in the same order. A
+child that dies is replaced; a manager that is away and a queue that was removed are waited for.
+What hangs is bounded by --time-limit and --kill-after (omq.cli.queue.task_limit).
 
 Exit code: 0 after a stop; 130 after ^C; 78 for a module or function that is not there; 66, 64 or 77
 for a queue that is not there when it starts, or may not be read.

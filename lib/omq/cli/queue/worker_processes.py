@@ -35,7 +35,7 @@ GIVE_BACK_S: Final = 5.0
 """For a function that was interrupted to leave its `finally`s, and for the message to go back."""
 AGAIN_S: Final = 0.5
 """Meanwhile it is interrupted again and again. A signal that comes just before a system call that
-blocks is seen by Python behind it only; a function that has met one is not interrupted twice."""
+blocks is seen by Python after it only; a function that has met one is not interrupted twice."""
 
 
 class WorkerProcesses:

@@ -37,7 +37,7 @@ NAME: Final = "omq drain"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon that runs; `pidfd` stays this process's, whatever becomes of its pid."""
+    """A daemon that runs; `pidfd` stays this process's, whatever happens to its pid."""
 
     name: str
     pid: int

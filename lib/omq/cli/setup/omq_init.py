@@ -45,7 +45,7 @@ def send(value):
 
 
 def work(value):
-    \"\"\"Called for each message. After an exception it comes again in a minute.\"\"\"
+    \"\"\"Called for each message. After an exception it is redelivered in a minute.\"\"\"
     print("worked on", value["id"], flush=True)
 """,
     "tests/test_tasks.py": """\

@@ -1,7 +1,7 @@
 """omq service NAME: becomes the daemon that services.conf names for the section NAME.
 
 omq-service@NAME.service calls it, so that a service needs a section and no unit of its own. Options
-behind the name go to the daemon. ServiceUnknown; ConfigError for a program that does not exist.
+after the name go to the daemon. ServiceUnknown; ConfigError for a program that does not exist.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from omq.services.daemon.options import Location
 
 
 def key(name: str, at: int) -> str:
-    """Of the live value of a row; its bar has `:bar` behind it."""
+    """Of the live value of a row; its bar has `:bar` after it."""
     return f"a:{name}:{at}"
 
 

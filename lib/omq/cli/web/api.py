@@ -1,7 +1,7 @@
 """The REST interface of the console: what programs look at (`/api/v1`); api_acting.py has the rest.
 
 Records are those of the tools' `--json` lines (JSON.md): a contract, keys are only added. Texts of
-others stand in them as they are: JSON escapes what it must, and nothing here is a page.
+others are in them as they are: JSON escapes what it must, and nothing here is a page.
 """
 
 from __future__ import annotations

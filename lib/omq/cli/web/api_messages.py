@@ -41,7 +41,7 @@ def _content(found: dict[str, Any]) -> bytes:
     try:
         return base64.b64decode(text(found, "body_base64"), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise BadRequest(reason="body_base64 is no base64") from error
+        raise BadRequest(reason="body_base64 is not base64") from error
 
 
 def message_of(found: Any, key: str = "") -> Outgoing:

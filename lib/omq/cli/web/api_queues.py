@@ -82,7 +82,7 @@ async def _leaving(request: web.Request, taken: Sequence[Taken], told: dict[str,
     try:
         if request.transport is None or request.transport.is_closing():
             deliveries.give_back(taken)
-            raise web.HTTPRequestTimeout(reason="the client has gone")
+            raise web.HTTPRequestTimeout(reason="the client is gone")
         response = web.json_response(told)
         await response.prepare(request)
         await response.write_eof()  # its bytes are memory until they have left
@@ -121,7 +121,7 @@ async def while_there(request: web.Request) -> AsyncIterator[None]:
         if not gone:
             raise
         task.uncancel()
-        raise web.HTTPRequestTimeout(reason="the client has gone") from None
+        raise web.HTTPRequestTimeout(reason="the client is gone") from None
     finally:
         if listens:
             connection.left = None

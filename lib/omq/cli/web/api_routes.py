@@ -91,7 +91,7 @@ _GET: Final = _takes(count={"type": "integer", "minimum": 1, "maximum": COUNT_MA
 _RAW: Final = tuple(Parameter(name, f"of a body that is sent as it is: {name} of the message",
                               _NUMBER if kind is float else _TEXT)
                     for name, kind in QUERY.items())
-_ONCE: Final = Parameter(KEY, "the message's unique_key; of a list each gets /0, /1 ... behind it",
+_ONCE: Final = Parameter(KEY, "the message's unique_key; of a list each gets /0, /1 ... at its end",
                          place="header")
 
 

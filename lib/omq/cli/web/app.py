@@ -83,7 +83,7 @@ ROUTES: Final = (*PAGES, *API,
 
 
 def application(console: Console) -> web.Application:
-    """With all routes behind the gate."""
+    """With all routes after the gate."""
     app = web.Application(middlewares=[outermost],
                           client_max_size=console.settings.web_request_bytes_max)
     app[CONSOLE] = console

@@ -34,7 +34,7 @@ _CREDENTIALS_BYTES: Final = 12  # struct ucred: pid, uid, gid
 _SHUTDOWN_S: Final = 5
 """For the end of TLS."""
 _LINGER_S: Final = 10
-"""What a client still sends behind a refusal is read and dropped so long: cut at once, it would be
+"""What a client still sends after a refusal is read and dropped so long: cut at once, it would be
 told of a broken connection and never see why."""
 
 

@@ -71,10 +71,10 @@ class Console:
     @asynccontextmanager
     async def history(self, request: web.Request) -> AsyncIterator[None]:
         """To read journal and archive for a request: one of all at a time, and of each user one
-        waits for it; the rest of his wait behind that. ConsoleBusy, HTTPRequestTimeout."""
+        waits for it; the rest of his wait after that. ConsoleBusy, HTTPRequestTimeout."""
         async with self._readers.turn(USER.get()), self._history:
             if request.transport is None or request.transport.is_closing():
-                raise web.HTTPRequestTimeout(reason="the client has gone")
+                raise web.HTTPRequestTimeout(reason="the client is gone")
             yield
 
     async def check(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -168,7 +168,7 @@ def console_of(request: web.Request) -> Console:
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Who asks; behind the gate there is always somebody."""
+    """Who asks; after the gate there is always somebody."""
     return request[CALLER]
 
 

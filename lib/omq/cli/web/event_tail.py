@@ -1,4 +1,4 @@
-"""The end of the event log, and what comes behind it, for a page that follows.
+"""The end of the event log, and what comes after it, for a page that follows.
 
 Only the end is read (BYTES). A log that was rotated meanwhile is read from its start. The records
 are those of omq.cli.look.event_lines; texts are made visible here, for a page writes them as they

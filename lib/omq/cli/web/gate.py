@@ -77,7 +77,7 @@ def status_of(error: OmqError) -> int:
 
 
 def cookie_name(request: web.Request) -> str:
-    """A cookie that only https carries cannot be set by a page of http beside it. Below a path
+    """A cookie that only https carries cannot be set by a page of http next to it. Below a path
     there may be another console of the same host: each has its own."""
     secured = "__Secure-omq" if console_of(request).pages.root else "__Host-omq"
     return secured if is_secure(request) else "omq"
@@ -195,7 +195,7 @@ def guarded(route: Route) -> Handler:
         if session is not None and request.method not in SAFE:
             await check_form(request, console, session)
         if caller is None:
-            raise NotLoggedIn(reason="nobody is logged in here")
+            raise NotLoggedIn(reason="not logged in here")
         if route.scope:
             caller.need(route.scope)
         elif not caller.role and caller.scopes is None:
@@ -293,7 +293,7 @@ async def check_form(request: web.Request, console: Console, session: Session) -
     if not same_origin(request) or not session.right(given):
         console.refused(peer_of(request), f"a form that is not ours: {request.path[:80]}")
         raise web.HTTPForbidden(
-            reason="the form is not one of this session: open the page anew and say it again")
+            reason="the form is not of this session: reload the page and submit it again")
 
 
 def set_cookie(request: web.Request, response: web.StreamResponse, key: str) -> None:

@@ -25,7 +25,7 @@ def place_of(text: str) -> Place | None:
     priority, _, sequence = text.partition(".")
     if not (priority.isdecimal() and sequence.isdecimal() and len(text) < 32 and text.isascii()
             and int(priority) <= 9):
-        raise BadRequest(reason="after is no place in a queue")
+        raise BadRequest(reason="after is not a place in a queue")
     return int(priority), int(sequence)
 
 

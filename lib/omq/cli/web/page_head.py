@@ -57,7 +57,7 @@ def causes(moment: Moment) -> list[dict[str, Any]]:
 
 
 def causes_note(moment: Moment) -> str:
-    """What stands where there is none, or beside the first of many."""
+    """What stands where there is none, or next to the first of many."""
     found = len(moment.facts.causes.all()) if moment.facts else 0
     if found > _CAUSES_MAX:
         return f"{found - _CAUSES_MAX:,} more are not shown here: the page of a queue has its own."
@@ -87,7 +87,7 @@ def unseen(moment: Moment, shown: Iterable[str]) -> str:
     """The deepest queues that the first page did not have when it was loaded."""
     known = set(shown)
     new = [each.row.name for each in deepest(moment) if each.row.name not in known]
-    return f"Now also: {', '.join(new)}. Load the page anew to see them." if new else ""
+    return f"Now also: {', '.join(new)}. Reload the page to see them." if new else ""
 
 
 def live(moment: Moment, shown: Iterable[str] | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ async def login(request: web.Request) -> web.StreamResponse:
     """POST /login: a new session, whatever key the browser had."""
     console, peer = console_of(request), peer_of(request)
     if not same_origin(request):
-        console.refused(peer, "a login from a page of somebody else's")
+        console.refused(peer, "a login from a page of another site")
         raise web.HTTPForbidden(reason="log in from this console's own page")
     form = await request.post()
     name, password = str(form.get("user", ""))[:64], str(form.get("password", ""))

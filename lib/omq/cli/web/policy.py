@@ -41,7 +41,7 @@ class Policy:
     hosts: frozenset[str]
 
     def caller(self, name: str, peer: str, token: Token | None = None) -> Caller | None:
-        """Who is behind a name that was proved; None as account_of, and not for an event loop."""
+        """Who is after a name that was proved; None as account_of, and not for an event loop."""
         found = account_of(name, self.authority)
         if found is None:
             return None

@@ -21,7 +21,7 @@ from omq.core.select.mail import header
 KINDS: Final = {"text": "Text", "json": "JSON", "mail": "Mail header", "hex": "Bytes"}
 LINES_MAX: Final = 2000
 NESTED_MAX: Final = 50
-"""An indentation grows with the depth, and stands before each element: that of a few thousand bytes
+"""An indentation grows with the depth, and precedes each element: that of a few thousand bytes
 would be gigabytes."""
 _LINE_MAX: Final = 2000
 _HEX_BYTES: Final = 16
@@ -64,7 +64,7 @@ def preview(body: bytes, kind: str, most: int) -> Preview:
             return Preview(kind, _bounded(_text_lines(text.encode())), note)
         except (ValueError, RecursionError) as error:
             return Preview("text", _bounded(_text_lines(cut)), _both(
-                f"this is no JSON ({escape(str(error), 100)})", note))
+                f"this is not JSON ({escape(str(error), 100)})", note))
     if kind == "mail":
         return Preview(kind, _bounded(_mail_lines(cut)), note)
     return Preview("text", _bounded(_text_lines(cut)), note)

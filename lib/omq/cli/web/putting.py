@@ -22,14 +22,14 @@ from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing, by_itself
 
 HEAD_BYTES: Final = 768
-"""More than a message takes in a request beside its body and its properties."""
+"""More than a message takes in a request next to its body and its properties."""
 ALONE_BYTES: Final = 4096
 """A body of this size gains nothing by company; below it none goes into a container."""
 _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
 
 
 class Puts:
-    """One request, with those that go beside it. `goal`: the queues that hold what is put, or the
+    """One request, with those that go next to it. `goal`: the queues that hold what is put, or the
     name of one of another instance; the waiter is told a list of ids."""
 
     def __init__(self, goal: str | tuple[str, ...], messages: Sequence[Outgoing], waiter: Waiter

@@ -255,7 +255,7 @@ class Desk:
 
 
 def _unheard() -> Waiter:
-    """One that perhaps nobody waits for: its error is no mistake of the program."""
+    """One that perhaps nobody waits for: its error is not a mistake of the program."""
     made = Waiter()
     made.future.add_done_callback(lambda future: future.cancelled() or future.exception())
     return made

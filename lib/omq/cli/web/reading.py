@@ -107,7 +107,7 @@ def ages(location: Location, name: str) -> tuple[int, ...]:
 
 def listed(location: Location, name: str, where: str, after: Place | None, limit: int, *,
            mails: bool = True) -> Listed:
-    """The messages behind a place, in the order of hand-out. Without a selector the cost is that of
+    """The messages after a place, in the order of hand-out. Without a selector the cost is that of
     the page, not of the queue."""
     with look(location.paths, Source.SEGMENT) as seen:
         rows, notes = _rows(location, seen.view, name, where, after, limit + 1)

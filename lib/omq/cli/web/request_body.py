@@ -20,7 +20,7 @@ JSON: Final = "application/json"
 
 
 _JSON_COST: Final = 4
-"""What JSON takes beside its bytes, once it is objects, in times of these: as many texts as there
+"""What JSON takes next to its bytes, once it is objects, in times of these: as many texts as there
 are in a message with properties; small objects in a list take more, but are refused at once."""
 
 
@@ -52,11 +52,11 @@ def read_json(data: bytes) -> Any:
     """BadRequest."""
     try:
         found = json.loads(data or b"{}")
-        if b"\\u" in data:  # half a pair of UTF-16 can be written so, and is no text
+        if b"\\u" in data:  # half a pair of UTF-16 can be written so, and is not a text
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except (ValueError, RecursionError) as error:
-        raise BadRequest(reason="the request is no JSON") from error
+        raise BadRequest(reason="the request is not JSON") from error
 
 
 async def asked(request: web.Request, *known: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The listener of omq-web, and its life: start, reload, stop.
 
 It listens where systemd says (its socket unit), else on web_listen_host and web_listen_port, and at
-run/web.sock, where the kernel says who asks; the address in use stands in run/web.port. SIGHUP
+run/web.sock, where the kernel says who asks; the address in use is in run/web.port. SIGHUP
 reads certificate, users, tokens, proxy and rights again: sessions of users who are no more, or have
 a new password, are over at once; addresses and limits change at a restart. SIGTERM ends those who
 follow, lets answers under way finish for a moment, and ends. No session outlives it.

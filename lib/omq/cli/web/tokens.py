@@ -66,7 +66,7 @@ def load_tokens(conf_dir: Path, path: str) -> Mapping[str, Token]:
         token = read_line(parts)
         if token is None or token.name in names or parts[1] in found:
             raise ConfigError(file=Path(path), line=number, key="web_tokens",
-                              reason="it is no token, or stands twice", allowed=_LINE)
+                              reason="it is not a token, or is there twice", allowed=_LINE)
         names.add(token.name)
         found[parts[1]] = token
     return found

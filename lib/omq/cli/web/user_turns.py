@@ -34,7 +34,7 @@ class _Share:
 
 
 class UserTurns:
-    """`most` at once of one user, `waiting` more behind them. For the event loop."""
+    """`most` at once of one user, `waiting` more after them. For the event loop."""
 
     def __init__(self, most: int, waiting: int) -> None:
         self._most, self._waiting = most, waiting

@@ -2,7 +2,7 @@
 
 Chains are checked without walking them: each link is answered by the other side, sequences ascend
 along it (so there is no ring), and an entry with nobody before it is the head of its chain (so
-there is no second piece). Then every entry that is linked stands on exactly one chain.
+there is no second piece). Then every entry that is linked is on exactly one chain.
 
 Hash chains and the entries of a message are followed for all rows at once, one hop a pass; a row
 that comes up a second time ends its pass, so rings end, too.
@@ -161,7 +161,7 @@ class IndexChecks:
         rows(Rule.MESSAGE, live & (fleeting == kept), "its body lies in the wrong kind of file",
              name)
         rows(Rule.MESSAGE, live & (flags & HAS_ID == 0)
-             & (v["m_key"][:count] != v["m_qpool"][:count]), "key of an id that nobody gave", name)
+             & (v["m_key"][:count] != v["m_qpool"][:count]), "key of an id that nothing has", name)
         place = (v["m_file"][:count].astype(np.int64) << 32) | record
         self._report.twice(Rule.SLOT, place, live & kept & (record != NO_RECORD),
                            "another message has the same pool record", name)
@@ -214,7 +214,7 @@ class IndexChecks:
                 self._report.add(Rule.IDEL, name(number), "is not flagged as special")
         for column in ("q_load1", "q_load5", "q_load15", "q_rate1", "q_rate5", "q_rate15"):
             good = np.isfinite(v[column]) & (v[column] >= 0)
-            rows(Rule.QUEUE, ~good, f"{column} is no average", name)
+            rows(Rule.QUEUE, ~good, f"{column} is not an average", name)
 
     def _check_chains(self) -> None:
         v, count = self._v, self._entries
@@ -246,7 +246,7 @@ class IndexChecks:
             good = row < count
             inside = np.where(good, row, 0)
             good &= ready[inside] & (chain[inside] == at) if count else False
-            rows(Rule.CHAIN, ~good, f"its {what} entry is none of its own",
+            rows(Rule.CHAIN, ~good, f"its {what} entry is not one of its own",
                  lambda c: f"{self._queue_name(c // PRIORITIES)} priority {c % PRIORITIES}", at)
         odd = (head == 0) != (tail == 0)
         rows(Rule.CHAIN, odd, "has a first entry and no last one, or the other way",

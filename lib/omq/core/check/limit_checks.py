@@ -54,7 +54,7 @@ def _check_turns(core: Core, limits: QueueLimits, turns: Turns, report: Report) 
     for key in turns.keys.values():
         if (key.count, key.in_work) != (counts[key.name], active[key.name]):
             report.add(Rule.LANE, f"{name} key {key.name:#x}",
-                       f"counts {key.count} ready and {key.in_work} in work, there are "
+                       f"counts {key.count} ready and {key.in_work} being processed, there are "
                        f"{counts[key.name]} and {active[key.name]}")
         if key.count and turns.may(key, core.mono_ns) and not _stands(turns, key):
             report.add(Rule.RUNNABLE, f"{name} key {key.name:#x}", "may go, and has no turn")

@@ -1,11 +1,11 @@
 """What is READY on a queue, in the order of hand-out: for readers that choose of it by themselves
 and may not map the index (ADR 0062). Nothing is handed out.
 
-A reader asks for what stands behind a message by that one's priority and sequence, which no other
+A reader asks for what stands after a message by that one's priority and sequence, which no other
 message has and a restart does not change: so it goes on wherever it was, whatever became of that
 message. The next PIECE messages are found at once and kept for the reader: along the chains of the
 queue, from its first message or the last one that was found, at the same cost at any depth. Where
-that does not do (some that are READY stand in a return lane or wait for others of their group, or
+that does not do (some that are READY are in a return lane or wait for others of their group, or
 the message from which to go on is gone) numpy looks through the columns: a pass for so many.
 
 Invariants: 1. `shows` alone says what a reader may see: what it could be handed; 2. a reader has
@@ -65,7 +65,7 @@ class Backlog:
 
     def behind(self, client: int, queue: int, after: Place | None, want: int
                ) -> tuple[list[int], Place | None]:
-        """Up to `want` entries behind a place, None: from the first on; and the place behind which
+        """Up to `want` entries after a place, None: from the first on; and the place behind which
         to go on, None: that was the end. There may be none although it goes on: no more than one
         piece is looked through."""
         key = -1 if after is None else _key(*after)
@@ -88,8 +88,8 @@ class Backlog:
         self._pieces.pop(client, None)
 
     def _along(self, queue: int, key: int, before: _Piece | None) -> _Piece | None:
-        """The next piece along the chains; None: not all that are READY stand in them, or it
-        cannot go on behind the piece `before`."""
+        """The next piece along the chains; None: not all that are READY are in them, or it
+        cannot go on after the piece `before`."""
         core, t = self._core, self._core.t
         if core.lane_top(queue) is not None or queue in core.groups.waiting or (
                 queue in core.limited):

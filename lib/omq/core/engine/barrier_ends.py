@@ -2,7 +2,7 @@
 argument).
 
 `failing` is called before the frame of a member that ends without being done, in the block that
-`room` was reserved in. `fire` ends the others, behind the requests of a group.
+`room` was reserved in. `fire` ends the others, after the requests of a group.
 """
 
 from __future__ import annotations

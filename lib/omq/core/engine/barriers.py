@@ -27,7 +27,7 @@ count as done. So an end that does not count as done needs its barriers' frames 
 own, or in one before: `failing` writes them first, with room that the request has reserved. Two
 ends need no order: DONE, for which a start does the RELEASE that is missing; and the way to POISON
 or a dead-letter queue, where a start finds the member and does the barrier's. Those are done by
-`fire`, behind the requests of a group and before it commits, each with room of its own. `failing`
+`fire`, after the requests of a group and before it commits, each with room of its own. `failing`
 and `fire` are in core.engine.barrier_ends; here is who waits for what.
 
 Errors: MemberFailed, NotMember, TooManyMembers, BadRequest, before anything is changed.
@@ -233,7 +233,7 @@ def said_in(payload: bytes | memoryview) -> str:
     """The property MEMBERS of a payload. BadRequest."""
     found = message_format.bounds(payload)
     if isinstance(found, Finding):
-        raise BadRequest(reason=f"no message: {found.reason}")
+        raise BadRequest(reason=f"not a message: {found.reason}")
     properties = message_format.decode_properties(payload[found[0] : found[1]])
     if isinstance(properties, Finding) or not (text := properties.get(MEMBERS)):
         raise BadRequest(reason=f"a barrier names its members in the property {MEMBERS}")

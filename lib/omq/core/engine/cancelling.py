@@ -14,7 +14,7 @@ to anybody yet, so nobody knows its id: it is not there.
 What a reader says of its work (`hear`), and what was taken from one, is in memory alone: a manager
 that was started anew knows neither. Of each KNOWN_MAX are kept.
 
-In the middle of a crash: all frames stand in one block, so a start finds all of it or nothing. Each
+In the middle of a crash: all frames are in one block, so a start finds all of it or nothing. Each
 carries the token and the number of the request: a client that has lost the answer is told that it
 was carried out, and does not ask again (core.redo.last_requests).
 """

@@ -3,7 +3,7 @@ the first one that fits without looking at the others (core.engine.groups).
 
 `first` costs one look for each size that there is (WHOLE_MAX at most, mostly one or two), and
 nothing for the number of groups; `add` and `drop` cost the same however many there are. An
-OrderedDict, for the first key of a dict is behind the places of all that were taken out before it.
+OrderedDict, for the first key of a dict is after the places of all that were taken out before it.
 
 Invariant: a group is in `sizes` and in the line of its size, or in neither; no line is empty.
 """

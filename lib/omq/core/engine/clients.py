@@ -48,7 +48,7 @@ class Clients:
         self._note(party, name, queue, FrameType.READER_UP)
 
     def reads_no_more(self, party: Party, name: str, queue: int) -> None:
-        """It is no reader any more; `queue`: that it read, 0 for none."""
+        """It is not a reader any more; `queue`: that it read, 0 for none."""
         if queue:
             self._note(party, name, queue, FrameType.READER_DOWN)
         t, row = self._t, party.slot

@@ -1,6 +1,6 @@
 """What waits for a time of its own: deferred messages, and leases, which a reader may renew.
 
-A delay counts by the monotonic clock, whatever becomes of the wall clock. A moment of the wall
+A delay counts by the monotonic clock, whatever happens to the wall clock. A moment of the wall
 clock is compared with that clock, and so is what a start has found, of which only the wall time is
 known: when somebody sets the clock, its time comes earlier or later by itself. So nothing is
 reckoned anew; a manager that has nothing else to do looks each FOLLOW_NS.

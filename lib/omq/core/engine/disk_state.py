@@ -1,7 +1,7 @@
 """What pool.writer says of the disk: where its checkpoint is, whether it can make room, and what
 fills the spool. The manager measures its lag by it, slows producers down, and says it in refusals.
 
-Of a manager that has just started nothing lies behind the checkpoint, and nothing was said.
+Of a manager that has just started nothing lies after the checkpoint, and nothing was said.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DiskState:
         return "; ".join(filter(None, (self.lacks, self.says)))
 
     def behind(self, file: int, offset: int, file_bytes: int) -> int:
-        """Bytes of the journal, which is written at this place, behind the checkpoint."""
+        """Bytes of the journal, which is written at this place, after the checkpoint."""
         if not self.file:
             self.file, self.offset = file, offset
         return max(0, (file - self.file) * file_bytes + offset - self.offset)

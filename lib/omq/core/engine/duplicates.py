@@ -13,7 +13,7 @@ without the other; 2. nothing is remembered that was not put: a request is judge
 anything, and `born` follows the frame; 3. a queue has `dedupe_keys_max` memories at most, then it
 takes no more ids (KeysFull): none is forgotten before its time.
 
-In the middle of a crash: both frames stand in one block. A memory is as durable as its message:
+In the middle of a crash: both frames are in one block. A memory is as durable as its message:
 that of one that is not persistent is gone with it. A start rounds its time up to seconds.
 
 Errors: DuplicateKey, DuplicateAbsorbed, KeysFull, NoDeduplication, UnitTooLarge; nothing has
@@ -101,7 +101,7 @@ class Duplicates:
     def judged(self, core: Core, new: Sequence[NewMessage], frames: int = 0
                ) -> tuple[Sequence[NewMessage], int]:
         """What is to be put of these messages of one request: without those that are absorbed, and
-        behind them the memories; how many are absorbed. Their QPoolIds stay unused, so that those
+        after them the memories; how many are absorbed. Their QPoolIds stay unused, so that those
         of the others follow each other as the client counts them. `frames`: others of it."""
         if not any(each.key for each in new):
             return new, 0

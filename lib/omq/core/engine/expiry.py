@@ -15,7 +15,7 @@ is not fooled by it.
 Work is bounded: at most PER_GROUP messages a group, `times.behind` while there are more. Until then
 they are still on their queues, and `none_left` keeps them from readers.
 
-In the middle of a crash: EXPIRE stands in a block or it does not. If not, the message is on its
+In the middle of a crash: EXPIRE is in a block or it is not. If not, the message is on its
 queue, its time is over, and the next start does it again.
 Errors: SpoolFull where the disk has no room for the frame; tried again each RETRY_NS.
 """

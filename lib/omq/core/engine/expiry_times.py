@@ -62,7 +62,7 @@ class Times:
         return np.asarray((over == qpools) & (qpools != 0))
 
     def look_again(self) -> None:
-        """What becomes of those that are over may be another matter now."""
+        """What happens to those that are over may be another matter now."""
         if self.over:
             over = np.frombuffer(self.over, np.uint64)
             self.came_back += np.flatnonzero(

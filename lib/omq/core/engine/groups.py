@@ -2,8 +2,8 @@
 their queue; those of different groups go in parallel (ADR 0053).
 
 A message of a group waits until it is the first of its group on its queue, its *front*; only the
-front stands in a chain or a return lane, so only it can be handed out, and nobody looks at the
-others, however many they are. The front stays the front whatever becomes of it: in a reader's
+front is in a chain or a return lane, so only it can be handed out, and nobody looks at the
+others, however many they are. The front stays the front whatever happens to it: in a reader's
 hands, deferred, held by an operator. When it leaves the queue the next one takes its turn. On IDEL
 and POISON there are no groups: what is there holds up nobody.
 
@@ -64,7 +64,7 @@ class Groups:
     def __init__(self, tables: Tables) -> None:
         self._t = tables
         self.fronts: dict[int, int] = {}
-        self.waiting: dict[int, int] = {}  # queue -> READY entries that are no front
+        self.waiting: dict[int, int] = {}  # queue -> READY entries that are not a front
         self.candidates: dict[int, Candidates] = {}  # by queue
         self.numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
         self.keys: Any = memoryview(b"")  # by slot

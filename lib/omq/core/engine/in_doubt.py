@@ -217,7 +217,7 @@ class InDoubt:
             raise TooManyInDoubt(limit=share)
 
     def _free_number(self) -> int:
-        """Behind that of the message to come: free at once, but for those in doubt for very
+        """After that of the message to come: free at once, but for those in doubt for very
         long."""
         number = self._core.next_qpool & _NUMBERS
         while not number or number in self.units:

@@ -1,5 +1,5 @@
-"""Where READY messages stand: in a chain of their queue, in its return lane, or behind the first of
-their group. A lane is a heap of messages that came back, beside the chains (ADR 0007).
+"""Where READY messages stand: in a chain of their queue, in its return lane, or after the first of
+their group. A lane is a heap of messages that came back, next to the chains (ADR 0007).
 
 Invariant: an item is (-priority, sequence, entry); one that is no longer true is dropped when it
 comes up, and the counter RETURNED says how many items there are, stale ones too.
@@ -34,7 +34,7 @@ class Lanes:
     mono_ns: int = field(init=False, default=0)  # monotonic clock of this group
 
     def keyed(self, queue: int) -> Turns | None:
-        """The keys of a queue that has some: its READY entries stand there."""
+        """The keys of a queue that has some: its READY entries are there."""
         limits = self.limited.get(queue)
         return limits.turns if limits is not None else None
 

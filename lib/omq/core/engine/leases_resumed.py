@@ -12,7 +12,7 @@ claimed, nobody can settle a message in limbo, whatever lease he names.
 
 A client that had a unit of work open (core.engine.units) claims nothing: the unit ended with its
 manager, and what it took comes back as soon as the client says so, with what it took: what is
-behind it must not overtake it.
+after it must not overtake it.
 """
 
 from __future__ import annotations

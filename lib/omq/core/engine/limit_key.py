@@ -19,8 +19,8 @@ class Key:
         self.line: list[Item] = []
         self.count = self.in_work = 0  # READY entries; ACTIVE ones
         self.full = full  # when its bucket is full (core.engine.buckets)
-        self.paused = self.turned = False  # turned: it stands in the ring
-        self.at: tuple[int, int] | None = None  # by what it stands in the heap
+        self.paused = self.turned = False  # turned: it is in the ring
+        self.at: tuple[int, int] | None = None  # by what it is in the heap
         self.wakes = NEVER  # the earliest item in `due` that is its own
 
     def __lt__(self, other: Key) -> bool:

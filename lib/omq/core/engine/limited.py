@@ -34,7 +34,7 @@ def define(core: Core, queue: int, rules: LimitRules | None) -> int:
 
 
 def _out_of_chains(core: Core, queue: int) -> None:
-    """Nothing of a queue stands in its chains or its lane."""
+    """Nothing of a queue is in its chains or its lane."""
     t, v = core.t, core.t.v
     high = t.entries.high
     of_queue = (v["e_queue"][:high] == queue) & (v["e_state"][:high] == _READY)

@@ -2,7 +2,7 @@
 out in a time, and the same for each key, which is the group id or a property (ADR 0160).
 
 They count at the hand-out: a message is *in work* from then on until it is settled, comes back, or
-leaves the queue, and takes one token whatever becomes of it. Nobody polls: what ends a message's
+leaves the queue, and takes one token whatever happens to it. Nobody polls: what ends a message's
 work makes its queue runnable, and so does the moment when a token comes (`due`).
 
 In the middle of a crash: nothing of this is journaled. A start counts what is in work from the
@@ -142,7 +142,7 @@ class Limits:
         return loose
 
     def _standing(self, number: int) -> list[int]:
-        """READY entries of a queue that are not behind the front of their group."""
+        """READY entries of a queue that are not after the front of their group."""
         v, high = self._t.v, self._t.entries.high
         found = np.flatnonzero((v["e_queue"][:high] == number) & (v["e_state"][:high] == _READY))
         order = np.lexsort((v["e_sequence"][found], -v["e_priority"][found].astype(np.int64)))

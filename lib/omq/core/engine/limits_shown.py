@@ -52,7 +52,7 @@ def message_told(core: Core, entry: int) -> str:
     waits = _waits_for(core, turns, key)
     if waits == BY_PLACES:
         return (f"key_in_work_max: {key.in_work} of {turns.rules.key_in_work_max} of its key are "
-                "in work")
+                "being processed")
     if waits == BY_RATE:
         return f"key_rate: the next token of its key comes in {_seconds(core, turns, key)}"
     return "its key is paused: omq queue resume" if waits else ""
@@ -62,7 +62,7 @@ def _of_queue(core: Core, limits: QueueLimits) -> str:
     rules, now = limits.rules, core.mono_ns
     active = core.t.q_active[limits.number]
     if rules.in_work_max and active >= rules.in_work_max:
-        return f"in_work_max: {active} of {rules.in_work_max} are in work"
+        return f"in_work_max: {active} of {rules.in_work_max} are being processed"
     if rules.rate is not None and buckets.tokens(rules.rate, limits.full, now) <= 0:
         ns = buckets.next_at(rules.rate, limits.full) - now
         return f"rate: the next token comes in {duration(ns / NS_PER_S)}"

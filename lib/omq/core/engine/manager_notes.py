@@ -89,7 +89,7 @@ class Books:
             self._core.room.lacks = RESERVED[low - 1]
 
     def lag(self, size: int) -> None:
-        """So many bytes of the journal lie behind the checkpoint."""
+        """So many bytes of the journal lie after the checkpoint."""
         self._counters[Counter.LAG_BYTES] = size
 
     def counts_in(self, time_namespace: int) -> None:

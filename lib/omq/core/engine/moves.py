@@ -1,7 +1,7 @@
 """Moves: a message leaves a queue for others, by its reader with any new messages, or by an order.
 
 Frames: MOVE with the new queue parts, or DONE where there are none; messages that a move makes
-carry its LSN as their unit of work and stand in the same block, so all of it counts or nothing.
+carry its LSN as their unit of work and are in the same block, so all of it counts or nothing.
 
 Errors: as core.engine.settle and core.engine.puts, before anything is changed.
 """

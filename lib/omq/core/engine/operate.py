@@ -9,14 +9,14 @@ message is judged on its own: those that refuse are listed with their error, the
     MOVE     off this queue, on others; no target = the queue it came to POISON from, marked
              REPLAYED so that a second failure shows
     DELETE   off this queue; off its last one it waits on IDEL for `keep_ns`, and can come back
-    RESTORE  on a queue again, from IDEL or beside its other queues
+    RESTORE  on a queue again, from IDEL or next to its other queues
 
 A message in the hands of a reader is refused (MessageBusy) unless `force` takes it back first: its
 reader then finds its lease lost. `lsn` of an item refuses a message that has changed since
 (MessageChanged), so a plan that was looked at is what is carried out. Sources: transitions.py; the
 original's omqdump M, D, Z.
 
-In the middle of a crash: all frames of an order stand in one block.
+In the middle of a crash: all frames of an order are in one block.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _targets(core: Core, order: Order, slot: int, entry: int) -> tuple[Part, ...
     if not queues[0]:
         raise UnknownQueue(queue="of origin (none is known: name one)")
     if any(queue in (IDEL, POISON) for queue in queues):
-        raise BadRequest(reason="nobody but the queue manager puts messages on IDEL and POISON")
+        raise BadRequest(reason="only the queue manager puts messages on IDEL and POISON")
     priority = t.e_priority[entry] if order.priority is None else order.priority
     return tuple(Part(queue, priority) for queue in queues)
 

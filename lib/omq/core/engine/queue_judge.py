@@ -15,7 +15,7 @@ from omq.base.names import SPECIAL_NAMES
 from omq.format.definition import LINE_BYTES_MAX, Definition, Kind
 
 NOTE: Final = "note"
-"""What a program writes down beside a queue that it made, for programs; omq does not look into
+"""What a program writes down next to a queue that it made, for programs; omq does not look into
 it."""
 OWN_KEYS: Final[dict[Kind, tuple[str, ...]]] = {
     Kind.LOCAL: (*QUEUE_KEYS, NOTE), Kind.TRANSMISSION: (*QUEUE_KEYS, NOTE),

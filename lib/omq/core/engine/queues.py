@@ -1,6 +1,6 @@
 """Queues are made, changed and removed while the manager runs.
 
-Invariants: 1. a change is judged whole before anything of it happens; 2. its frames stand in one
+Invariants: 1. a change is judged whole before anything of it happens; 2. its frames are in one
 block, so after a crash all of it has happened or nothing; 3. who knew a number under another name
 is told so (ipc.server.sessions).
 

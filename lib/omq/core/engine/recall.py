@@ -6,7 +6,7 @@ which an attempt has failed), that are due within a time and have not changed si
 just started does not know which messages an earlier run had put off. What is not DEFERRED on this
 queue any more is passed over: it was due, an operator has it, or it is gone.
 
-In the middle of a crash: the frames of one call stand in one block, and each is about one message.
+In the middle of a crash: the frames of one call are in one block, and each is about one message.
 A message whose frame is lost is DEFERRED still, and due when it was due before.
 
 Errors: BadRequest for more than RECALL_MAX; SpoolFull, and nothing was done.

@@ -8,9 +8,9 @@ manager. Before that it is ready at once, but a suspect, as is whatever nobody c
 Invariants: 1. of all suspects one a group is handed out, and its reader gets nothing else with it:
 the next death tells the guilty one from those that were only near it, whose attempts it does not
 count again; 2. a suspect is one until it has been handed out or leaves its queue; 3. one that is
-READY stands in a return lane.
+READY is in a return lane.
 
-What a message's content can break comes behind the journal: until then only numbers are handled
+What a message's content can break comes after the journal: until then only numbers are handled
 that the tables, made anew at each start, hold. Suspects themselves are in memory only: whoever
 survives a hand-out is none any more, and who does not is found in limbo again.
 """

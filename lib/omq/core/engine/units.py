@@ -112,7 +112,7 @@ def entries_of(core: Core, party: Party, taken: Sequence[Verdict]) -> list[int]:
     if len(set(entries)) != len(entries):
         raise BadRequest(reason="a message is named twice")
     if any(core.t.e_queue[entry] == IDEL for entry in entries):
-        raise BadRequest(reason="messages on IDEL are no part of a unit of work")
+        raise BadRequest(reason="messages on IDEL cannot be part of a unit of work")
     return entries
 
 

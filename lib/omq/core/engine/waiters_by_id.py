@@ -1,6 +1,6 @@
 """Readers that wait for certain messages: those with this correlation id, or this message id.
 
-Both ids stand in the index as 64-bit keys with a hash chain each, so that finding a message costs
+Both ids are in the index as 64-bit keys with a hash chain each, so that finding a message costs
 the same at any depth, and after a restart (the chains are made anew with the tables). The reader
 compares the whole id with what it gets (ipc.client.reader): two ids may have one key, if somebody
 makes them so. A message that comes to a queue which is waited for in this way, or comes back to it,

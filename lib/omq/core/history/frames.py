@@ -292,7 +292,7 @@ def _group(rule: Rule, frame: tuple[Any, ...], raw: bytes) -> tuple[bytes, int]:
 
 def _parent(block: Block, frame: tuple[Any, ...]) -> int:
     """The message whose move made this one, or the first that its unit of work took (0: it took
-    none): a unit of work stands in one block."""
+    none): a unit of work is in one block."""
     unit = frame[At.UNIT]
     if not unit:
         return 0

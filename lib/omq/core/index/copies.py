@@ -76,7 +76,7 @@ class IndexCopies:
                  after: tuple[int, int] | None = None) -> tuple[Vector, Vector]:
         """(entry numbers, sequences) of a queue in the order in which they are handed out; of the
         `first` ones only, which are found without sorting the others. `chains`: a living manager
-        keeps them in order (core.index.in_order). `after`: only those behind this place, a priority
+        keeps them in order (core.index.in_order). `after`: only those after this place, a priority
         and a sequence."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
         numbers = None
@@ -154,7 +154,7 @@ class IndexCopies:
         return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
     def _remembers(self, entries: Vector) -> Vector:
-        """Mask of the entries of what is no message (ADR 0047)."""
+        """Mask of the entries of what is not a message (ADR 0047)."""
         slots = np.minimum(self._vector("e_message")[entries], self.layout.messages - 1)
         return np.asarray(self._vector("m_flags")[slots] & np.uint16(RecordFlag.MEMORY) != 0)
 

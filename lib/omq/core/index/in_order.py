@@ -1,13 +1,13 @@
 """The first messages of a queue in the order of hand-out, without a look at all of them.
 
-READY messages stand in chains, one a priority, in the order of their sequence. Those that came back
+READY messages are in chains, one a priority, in the order of their sequence. Those that came back
 (return lane), those that wait for their turn in a group, and those in another state do not: where
 the counters say that there are any, they are selected by numpy from two or three columns. Most of
 that is the first touch of the columns' pages, some milliseconds for a million messages, where
 sorting all of a queue takes thirty.
 
 Links are followed here, and the queue manager changes them meanwhile. So each step is bounded and
-checked: an entry must be READY, of this queue and priority, behind the one before it, and still the
+checked: an entry must be READY, of this queue and priority, after the one before it, and still the
 same message after its link was read; a chain must end at the queue's tail; and who finds fewer than
 were asked for must have found as many as the queue's counter says. What fails is tried
 again, then given up (None): the caller selects and sorts all. That is also what a dead manager's
@@ -47,7 +47,7 @@ def first_in_order(buffer: memoryview, layout: IndexLayout, queue: int, first: i
 
 def _others(buffer: memoryview, layout: IndexLayout, queue: int, high: int) -> Vector:
     """Those that are not READY, and while there are return lanes those that have nobody behind
-    them: all that stand in no chain, and perhaps tails of chains."""
+    them: all that are in no chain, and perhaps tails of chains."""
     counters = memoryview(buffer)[COUNTERS_AT:].cast("Q")
     returned = (counters[Counter.RETURNED] or counters[Counter.GROUP_WAITING]
                 or counters[Counter.KEYED_READY])

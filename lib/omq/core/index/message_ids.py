@@ -34,8 +34,8 @@ def known_qpool(text: str, uuid: bytes) -> int | None:
     else:
         parse_message_id(text)  # a text that a submitter gave, or BadRequest
         return None
-    raise BadRequest(reason=f"{escape(text, 64)!r} is no QPoolId (a number) and no message id "
-                     "(48 hexadecimal digits or a text)")
+    raise BadRequest(reason=f"{escape(text, 64)!r} is neither a QPoolId (a number) nor a message "
+                     "id (48 hexadecimal digits or a text)")
 
 
 def find_qpool(text: str, uuid: bytes, view: IndexView, paths: SpoolPaths) -> int | None:

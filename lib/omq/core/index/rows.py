@@ -125,7 +125,7 @@ class MessageRow:
 
     @property
     def remembers(self) -> bool:
-        """It is no message, but what a queue remembers of a message id (ADR 0047)."""
+        """It is not a message, but what a queue remembers of a message id (ADR 0047)."""
         return bool(self.flags & RecordFlag.MEMORY)
 
 

@@ -142,7 +142,7 @@ class IndexView:
                 after: tuple[int, int] | None = None) -> Iterator[EntryRow]:
         """The messages on one queue (None: on all, queue by queue), in every state, in the order in
         which they are handed out: priority, then sequence. At most `limit` rows; `after`: of those
-        behind this place (priority, sequence)."""
+        after this place (priority, sequence)."""
         names = self.copies.queue_names()
         return (self.entry_of(raw, names) for raw in self.raw_entries(queue, limit, after))
 

@@ -97,7 +97,7 @@ class Action(Enum):
     BODY = "name the copy of the body"
     CONTROL = "write poolctrl"
     NEXT = "make the next journal file"
-    COUNT = "count anew"
+    COUNT = "count again"
     GO_ON = "go on in a new journal file"
     SKIP = "go on in the next journal file that is there"
     REFUSE = "none"
@@ -142,7 +142,7 @@ TABLE: tuple[Row, ...] = (
     Row(C.DOUBLE_WRITE_CUT, V.NORMAL, A.LEAVE, "the start writes its images again"),
     Row(C.DOUBLE_WRITE_FOREIGN, V.REPAIR, A.SET_ASIDE, "nothing of this instance is in it"),
     Row(C.NEWER, V.REPAIR, A.REFUSE, "no damage: use the newer omq"),
-    Row(C.TORN_TAIL, V.NORMAL, A.LEAVE, "nobody was promised what is in it"),
+    Row(C.TORN_TAIL, V.NORMAL, A.LEAVE, "no client was promised what is in it"),
     Row(C.JOURNAL_BLOCK, V.REPAIR, A.SAVE,
         "its frames are in the pool already; recovery goes on after it", _WHOLE),
     Row(C.JOURNAL_BLOCK, V.LOSS, A.SAVE,

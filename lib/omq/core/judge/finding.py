@@ -75,7 +75,7 @@ class Found:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Found:
-        """KeyError, ValueError or TypeError for what is no finding."""
+        """KeyError, ValueError or TypeError for what is not a finding."""
         values = dict(fields)
         values["case"] = Case[values["case"]]
         values["source"] = Source[values["source"]]

@@ -10,7 +10,7 @@ before it knows that pool and journal belong together. omqrecover then reads his
 more about what is missing (`source`), and about places at which nobody else looks: bodies, retired
 files, files before the checkpoint.
 
-What redo and the load of the index meet behind that is judged by core.judge.redo_findings.
+What redo and the load of the index meet after that is judged by core.judge.redo_findings.
 
 Errors: DiskError; NeedsRepair and NewerFormat of `refuse`.
 """
@@ -92,7 +92,7 @@ def judge_files(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, poo
 
 def judge_names(control: PoolControl | None, queues: dict[int, str], known_qpool: int
                 ) -> list[Found]:
-    """Behind redo: messages without poolctrl, and no name of a queue in the journal."""
+    """Behind redo: messages without poolctrl, and not the name of a queue in the journal."""
     if control is not None or queues or not known_qpool:
         return []
     return [Found(Case.CONTROL_LOST, _CONTROL, "poolctrl and the names of the queues are lost")]
@@ -137,7 +137,7 @@ def _archived(paths: SpoolPaths, number: int, control: PoolControl, current: lis
 def _missing_position(paths: SpoolPaths, uuid: bytes, control: PoolControl, current: list[int]
                       ) -> Found:
     """The file in which the checkpoint goes on. Behind an orderly end, and where the next file
-    follows right behind the checkpoint, it held nothing that the pool has not."""
+    follows right after the checkpoint, it held nothing that the pool has not."""
     state = journal_state(paths, uuid, control)
     later = [header for number in current if number > control.journal
              and (header := read_entry(paths, number, uuid).header) is not None]

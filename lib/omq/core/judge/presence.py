@@ -61,7 +61,7 @@ def journal_state(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, *
         wanted = wanted and control is not None and bool(control.journal)
     except FileNotFoundError:
         newest = None
-    numbers = numbers_in(paths.journal)  # behind `newest`: beside a manager that rotates
+    numbers = numbers_in(paths.journal)  # behind `newest`: next to a manager that rotates
     note: list[Finding] = []
     if newest is None or newest.uuid != uuid:
         newest = None
@@ -123,7 +123,7 @@ def _begins_empty(paths: SpoolPaths, name: str) -> bool:
 
 def _cut(paths: SpoolPaths, uuid: bytes, numbers: list[int]) -> list[Finding]:
     """Is the last file shorter than it was made? Files are filled before they get their names. What
-    others lack, the file behind them shows."""
+    others lack, the file after them shows."""
     header = read_entry(paths, numbers[-1], uuid).header if numbers else None
     found = durable.status(paths.journal / file_name(numbers[-1])) if numbers else None
     if header is None or found is None or found.st_size >= header.size:

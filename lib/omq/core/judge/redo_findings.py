@@ -1,7 +1,7 @@
 """What redo and the load of an index have met, judged by the same table as what is missing.
 
 Decoders give findings (format.findings); what they mean depends on where they were met: in
-`checkpoint.dw`, in the journal behind the checkpoint, in a pool record.
+`checkpoint.dw`, in the journal after the checkpoint, in a pool record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def of_double_write(findings: Iterable[Finding]) -> list[Found]:
 
 
 def of_journal(findings: Iterable[Finding], told: Iterable[Found] = ()) -> list[Found]:
-    """Findings of the scan of the journal behind the checkpoint, and of redo, without those that
+    """Findings of the scan of the journal after the checkpoint, and of redo, without those that
     are `told` already."""
     out = []
     known = {(each.file, each.lsn) for each in told if each.case in _POSITIONS}

@@ -1,4 +1,4 @@
-"""An index as a start of the queue manager makes it: empty tables behind a header.
+"""An index as a start of the queue manager makes it: empty tables after a header.
 
 It is a new segment each time; core.load.rebuild fills it, then core.engine is its only writer.
 """

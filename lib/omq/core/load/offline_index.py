@@ -1,7 +1,7 @@
 """The index made from the files alone, in private memory: what a start would load, without one.
 
 The steps are those of core.load.recovery and core.load.rebuild, and the code is theirs; but nothing
-is locked, settled or written. So it works beside a manager that lives, hangs or is dead.
+is locked, settled or written. So it works next to a manager that lives, hangs or is dead.
 
 Beside a living instance the files move on: if the checkpoint moved while they were read, they are
 read again. What comes out is the state at `lsn`, which may be a moment old. Whether everything is
@@ -56,7 +56,7 @@ _TRIES: Final = 3
 POOL_FILES: Final = "pool files"
 BODY_FILES: Final = "files of bodies"
 Told = Callable[[int], None]
-_WINDOW_BYTES: Final = 16 << 20  # of journal redone at once: bounds what it takes beside the index
+_WINDOW_BYTES: Final = 16 << 20  # of journal redone at once: bounds what it takes next to the index
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ def _absent(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, pool: O
 
 def _redo(paths: SpoolPaths, uuid: bytes, pool: PoolFiles, control: PoolControl | None,
           progress: Told) -> tuple[Redo, JournalScan]:
-    """The journal behind the checkpoint, redone in memory."""
+    """The journal after the checkpoint, redone in memory."""
     redo = Redo(pool)
     number = offset = 0
     if control is not None:

@@ -6,7 +6,7 @@ every table, chain and hash bucket is built by numpy; only what is rare is looke
 a second on one core.
 
 Invariants: 1. order: READY entries of a queue and priority are chained by their sequence, which is
-that of their submission; those that have failed stand in the return lane; 2. attempts, retries,
+that of their submission; those that have failed are in the return lane; 2. attempts, retries,
 defer times and holds are those of the pool; 3. a message that was handed out when the manager ended
 is ACTIVE without a reader ("limbo"): its reader may come back and finish it, else it counts as
 dead; 4. what belongs to a unit of work in doubt is PREPARED, with the number of its unit in

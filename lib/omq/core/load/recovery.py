@@ -1,7 +1,7 @@
 """Restart recovery: finish pool.writer's work, so that the pool equals the journal's end.
 
 1. complete a checkpoint that was cut (the double-write file); 2. read the newest valid poolctrl
-slot; 3. redo the journal behind it; 4. write that as a checkpoint. The index is then loaded from
+slot; 3. redo the journal after it; 4. write that as a checkpoint. The index is then loaded from
 the pool alone. Every step may be cut and simply starts again: records carry the LSN of their last
 change.
 

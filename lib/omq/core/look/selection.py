@@ -13,12 +13,12 @@ timestamp (ms since 1970) and delivery_mode; each other name is a property. Its 
     NAME [NOT] LIKE 'a%_' [ESCAPE '!']  NAME IS [NOT] NULL
     NOT  AND  OR  ( )                   of conditions; NOT binds closest, then AND
 
-Texts stand in single quotes, names with blanks in double ones. A property is a text; beside a
+Texts are in single quotes, names with blanks in double ones. A property is a text; next to a
 number it is the number that it writes. What a message does not say is NULL; what is unknown is not
 chosen.
 
 A field that stands together with its operator and value, without blanks between them, is a word:
-shorter, and with more that operators ask for. Words need no `and` beside them; commas in the value
+shorter, and with more that operators ask for. Words need no `and` next to them; commas in the value
 of `=` and `!=` name alternatives.
 
     queue state                 = !=  and ~ !~ (a pattern with * and ?)

@@ -34,7 +34,7 @@ _BARE: Final = ("TRUE", "FALSE", "NULL")
 
 
 def word(text: str, at: int, *, files: bool = True) -> tuple[Node, int] | None:
-    """The word of --where that begins here, and what is behind it; None: none does. `files`: see
+    """The word of --where that begins here, and what is after it; None: none does. `files`: see
     core.look.where_words.term."""
     end = _end(text, at)
     raw = text[at:end]
@@ -47,13 +47,13 @@ def word(text: str, at: int, *, files: bool = True) -> tuple[Node, int] | None:
     if name in WORDS or name.startswith(("property:", "header:")):
         return term(_plain(raw, text), files=files), end
     if value[:1].isalpha() and value.upper() not in _BARE:
-        raise wrong(raw, f"there is no field {name}; a text stands in quotes, and between two "
+        raise wrong(raw, f"there is no field {name}; put texts in quotes; between two "
                     "names there are blanks")
     return None
 
 
 def _quoted(raw: str, end: int, *, files: bool) -> tuple[Node, int] | None:
-    """A word that stands in quotes as a whole, or a property alone."""
+    """A word that is in quotes as a whole, or a property alone."""
     if raw.startswith(("property:", "header:")):
         return term(_plain(raw, raw), files=files), end
     if raw[:1] in ("'", '"') and (inner := GLUED.match(raw[1:])) is not None and (
@@ -63,7 +63,7 @@ def _quoted(raw: str, end: int, *, files: bool) -> tuple[Node, int] | None:
 
 
 def _end(text: str, at: int) -> int:
-    """Behind the word that begins here: up to a blank or parenthesis that is in no quotes."""
+    """After the word that begins here: up to a blank or parenthesis that is in no quotes."""
     return next((place for place, each in unquoted(text, at) if each.isspace() or each in "()"),
                 len(text))
 

@@ -129,7 +129,7 @@ def _queues_section(memory: Memory, now_ns: int, period_s: int) -> Iterator[str]
             yield from _load(queue, load, window_s, now_ns, period_s)
         yield "----->>> The Messages"
         for entry in memory.entries(queue.name):
-            if entry.state is not EntryState.ACTIVE:  # those stand in the first section
+            if entry.state is not EntryState.ACTIVE:  # those are in the first section
                 yield "+++++"
                 yield f"Item Ref          = {entry.message.item_ref}"
                 yield from _entry(entry)

@@ -184,7 +184,7 @@ def _property(name: str, operator: str, value: str, word: str) -> Node:
     test = _texts(operator, value, word)
     needles: Needles = ()
     if not test(""):  # one that is not there counts as an empty text
-        if operator == "=":  # the value stands right behind the name
+        if operator == "=":  # the value stands right after the name
             needles = tuple(((name + each).encode(),) for each in value.split(","))
         elif operator == "~":
             needles = tuple((name.encode(), *_pieces(each, patterned=True, in_body=False))

@@ -39,7 +39,7 @@ class Unusable(Exception):
 
 
 def entry_after(entry: Entry, frame: Frame) -> tuple[Any, Any, Any]:
-    """The entry on its queue behind a frame: its attempts (None: as they were), how many deferrals
+    """The entry on its queue after a frame: its attempts (None: as they were), how many deferrals
     more, `until`. `frame` is a row of numbers, or one of columns for many frames of one type; so is
     what comes out."""
     attempts = frame[At.ATTEMPT] if entry.attempts else None

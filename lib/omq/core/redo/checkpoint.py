@@ -5,7 +5,7 @@ Order, and the crash argument: 1. the changed records, in batches that are writt
 one is IBM's APAR IC86846); 2. the other poolctrl slot, with what each pool file holds now, synced:
 from here on the journal before this LSN is not needed for records; 3. free space at the end of pool
 files is cut: what is all zero IN THE POOL, never what an index believes to be free, for the index
-may be ahead of the disk. A zero slot and one behind the end of the file read the same, so step 3
+may be ahead of the disk. A zero slot and one after the end of the file read the same, so step 3
 may be cut or left out.
 
 A cut in step 1, or before 2 is durable, leaves the old poolctrl slot in force: redo starts at the

@@ -133,7 +133,7 @@ def _continuations(changed: Changed) -> Iterator[Slot]:
 
 
 def _records(message: Message) -> Group:
-    """The record of a message and its continuations, which lie in a row behind it."""
+    """The record of a message and its continuations, which lie in a row after it."""
     run = max(1, -(-len(message.parts) // PARTS_PER_RECORD))
     message.more = [message.record + i for i in range(1, run)]
     return {(message.file, number): image for number, image in encode_message(message)}

@@ -67,7 +67,7 @@ def note_queue(queues: dict[int, str], definitions: dict[str, str], frame: Frame
     """A frame about a queue, with its payload."""
     rule, text = BY_NUMBER[frame[At.TYPE]], checked(frame, raw)
     if not text or not text.isascii() or b"\0" in text:
-        raise Unusable("no name of a queue")
+        raise Unusable("not the name of a queue")
     told = text.decode("ascii")
     if rule.about is About.QUEUE:
         queues[frame[At.QUEUE]] = told
@@ -77,7 +77,7 @@ def note_queue(queues: dict[int, str], definitions: dict[str, str], frame: Frame
     elif name := name_in(told):
         definitions[name] = told
     else:
-        raise Unusable("no definition of a queue")
+        raise Unusable("not the definition of a queue")
 
 
 _IN_BULK = mask(lambda rule: rule.entry is not None) | MOVES_BODIES
@@ -297,7 +297,7 @@ class Redo:
                 self._clear(file, [record, *found.more])
 
     def _take_births(self, window: Window, born: Births) -> None:
-        """Births that are whole: whatever else happens to their messages comes behind them."""
+        """Births that are whole: whatever else happens to their messages comes after them."""
         good = np.flatnonzero(born.good)
         for first in range(0, len(good), bulk.CHUNK):
             part = good[first : first + bulk.CHUNK]

@@ -1,5 +1,5 @@
 """What a mail says of itself: its envelope, in properties, and the fields of its header (RFC 5322),
-with encoded words (RFC 2047) decoded and folded lines as one. Of what is no mail the fields are
+with encoded words (RFC 2047) decoded and folded lines as one. Of what is not a mail the fields are
 empty, unless its body looks like one."""
 
 from __future__ import annotations

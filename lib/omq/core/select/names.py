@@ -43,7 +43,7 @@ class Source(Protocol):
 
 
 def is_field(name: str) -> bool:
-    """It is no property."""
+    """It is not a property."""
     return name in FIELDS or name in _JMS or name.startswith(("property:", "header:"))
 
 

@@ -12,7 +12,7 @@
     sum        := product {(+ | -) product}      product := sign {(* | /) sign}
     sign       := [+ | -] ( sum ) | number | text | TRUE | FALSE | name
 
-Texts stand in single quotes ('it''s'), names in none or in double ones ("my-name"). `word`, if
+Texts are in single quotes ('it''s'), names in none or in double ones ("my-name"). `word`, if
 there is one, says what else a primary may be (core.look.selection: the words of --where).
 
 Invariants: nesting is at most DEPTH_MAX deep, so neither parsing nor testing can use up the stack;

@@ -42,7 +42,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word; `at`: where it begins, `end`: what is behind it."""
+    """A word; `at`: where it begins, `end`: what is after it."""
 
     kind: Kind
     value: str | int | float
@@ -51,7 +51,7 @@ class Token:
 
 
 def unquoted(text: str, at: int) -> Iterator[tuple[int, str]]:
-    """(place, character) of all from `at` on that stand in no quotes, nor are some."""
+    """(place, character) of all from `at` on that are in no quotes, nor are some."""
     quote = ""
     for place in range(at, len(text)):
         each = text[place]

@@ -1,7 +1,7 @@
 """What the parts of a selector do with values: True, False, or unknown (None), as SQL has it.
 
 A message says texts, numbers or truth; what it does not say is None. Two values are compared as
-what the other one is: the properties of a message are texts, and beside a number the text counts
+what the other one is: the properties of a message are texts, and next to a number the text counts
 as the number that it writes, beside TRUE or FALSE as the word. What cannot be compared is unknown,
 so that it is neither found nor found by NOT.
 
@@ -118,7 +118,7 @@ def pattern(text: str, escape: str) -> Callable[[str], bool]:
         if each == escape:
             at += 1
             if at == len(text) or text[at] not in ("%", "_", escape):
-                raise ValueError(f"{escape} stands before %, _ or {escape}")
+                raise ValueError(f"{escape} must be followed by %, _ or {escape}")
             pieces[-1] += re.escape(text[at])
         elif each == "%":
             pieces.append("")

@@ -9,7 +9,7 @@ them:
     again       put before, finished here: the new primary has it, and its work is done once more
     changed     put before, moved, held, deferred, given back ... here: it is as it was there
 
-Invariants: 1. nothing is written; 2. each message stands in one line; 3. what the journal does not
+Invariants: 1. nothing is written; 2. each message is in one line; 3. what the journal does not
 reach back to, or cannot be read, is said (`complete`): a report that may lack something never looks
 like a whole one.
 

@@ -10,7 +10,7 @@ term, in one write: that is the promotion. 5. The mark goes.
 The queue manager that starts then finds nothing to redo, and leaves numbers free for what the old
 primary may still give (storage.instance_file.LEAP).
 
-In the middle of a crash: before step 4 it is a standby, and the promotion is done again; behind it,
+In the middle of a crash: before step 4 it is a standby, and the promotion is done again; after it,
 the primary, and a mark that is left says nothing about a primary.
 
 Needs the manager's and the pool's lock. Errors: those of Replica and settle; NotPrimary is not

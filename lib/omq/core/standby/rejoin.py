@@ -5,14 +5,14 @@ as a spool of its own to look at, and then taken away; the journal below it stay
 store and containers, if they have nothing of what is taken away:
 
 1. `survey` finds the place in the journal, and refuses where a copy must be made (NeedsCopy): the
-   pool has a checkpoint behind that LSN; the journal cannot be read up to its end; a container is
+   pool has a checkpoint after that LSN; the journal cannot be read up to its end; a container is
    gone whose message is there again; the promotion is not noted.
 2. `keep` copies the journal files with frames above the LSN to aside/TERM-LSN, a former primary's
    spool: 'omq standby aside --spool' names its messages, 'omqrecover extract' has their bodies.
 3. `join` notes the place in journal/synced, then that this is a standby in instance.json. The next
-   `omq standby follow` takes away what is above the mark, as it does behind a crash.
+   `omq standby follow` takes away what is above the mark, as it does after a crash.
 
-What store files have behind the LSN is written over when the new primary says so, or stays as space
+What store files have after the LSN is written over when the new primary says so, or stays as space
 that nothing names. Containers of messages that are set aside stay, for nobody removes any here.
 
 Invariants: 1. nothing goes before its copy is durable, which its instance.json says; 2. `join` is

@@ -9,12 +9,12 @@ the same here before the frame is redone: it copies them from where they lie by 
 place, synced. So no record of the pool, and no checkpoint, ever names a place without its body, and
 what the copies were made from may go when a checkpoint has passed the frame (`retire`).
 
-A container goes behind the checkpoint that covers the end of its message; one that a crash leaves
+A container goes after the checkpoint that covers the end of its message; one that a crash leaves
 is an orphan, which omscan shows.
 
-`retire` decides from the pool alone: behind a checkpoint everything that was redone is in it, so a
+`retire` decides from the pool alone: after a checkpoint everything that was redone is in it, so a
 file that no record names, and in which no frame lies that would be redone, is needed by nobody.
-Bodies are put into the newest journal file only, and copies only where a frame behind the
+Bodies are put into the newest journal file only, and copies only where a frame after the
 checkpoint says so, which makes its file anew.
 
 Invariants: 1. nothing is written without the pool lock, which the caller holds; 2. frames above the
@@ -81,10 +81,10 @@ class Replica:
         self._reader = PayloadReader(paths)
         self._copies = StoreCopy(paths, uuid)
         self._epoch = 0
-        self._at = (0, 0, 0)  # file, offset, LSN behind the last block that was redone
+        self._at = (0, 0, 0)  # file, offset, LSN after the last block that was redone
         self._held: list[Block] = []  # that follow it, and are not redone yet
         self._durable = 0  # what the blocks until now said
-        self._ended: list[str] = []  # references of containers that no message names behind it
+        self._ended: list[str] = []  # references of containers that no message names after it
         self.checkpoint_lsn = 0
         self.findings: list[Finding] = []
 
@@ -130,7 +130,7 @@ class Replica:
                     self._redo(part, known)
                 done += sum(block.header.length for block in blocks)
         except SpoolFull:
-            self.rewind()  # what was read and not redone comes again, when there is room
+            self.rewind()  # what was read and not redone returns, when there is room
             raise
         return done
 
@@ -197,7 +197,7 @@ class Replica:
         self._copies.write(number_of(word), offset, qpool, payload, message.crc)
 
     def _note_containers(self, block: Block) -> None:
-        """Those of the messages that end here: they go behind the next checkpoint."""
+        """Those of the messages that end here: they go after the next checkpoint."""
         for row in np.flatnonzero(_leaves_idel(block)).tolist():
             named = block.frames[row]
             message = self.redo.find(int(named["qpool"]), int(named["file"]),
@@ -229,7 +229,7 @@ class Replica:
         return result
 
     def retire(self) -> int:
-        """Right behind a checkpoint: remove journal and store files that nothing needs; how many.
+        """Right after a checkpoint: remove journal and store files that nothing needs; how many.
         None goes while something in the pool cannot be read."""
         if self.redo.lsn != self.checkpoint_lsn or self.findings:
             return 0

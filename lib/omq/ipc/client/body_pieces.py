@@ -5,7 +5,7 @@ spool's owner directly, by others into a memory file that the manager copies (AD
 is put when the last piece is there, so nobody ever sees a part of it; if the pieces end by an
 exception nothing is put, and the container is gone.
 
-Errors: BadArgument for what is no piece, MessageTooLong; those of put and of reading a body.
+Errors: BadArgument for what is not a piece, MessageTooLong; those of put and of reading a body.
 """
 
 from __future__ import annotations

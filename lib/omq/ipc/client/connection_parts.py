@@ -115,7 +115,7 @@ class Wire:
         if not remote:
             return {}
         if len(queues) > 1:
-            raise BadRequest(reason="a message goes to one remote queue, and to no other beside it")
+            raise BadRequest(reason="a message goes to one remote queue, and to no other queue")
         assert remote[0] is not None
         return {REMOTE_MANAGER: remote[0][0], REMOTE_QUEUE: remote[0][1]}
 

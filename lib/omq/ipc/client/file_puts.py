@@ -90,7 +90,7 @@ class Source:
             found = os.fstat(self.fd)
             if not stat.S_ISREG(found.st_mode):
                 raise FileNotPut(path=escape(self.path), reason=_KINDS.get(
-                    stat.S_IFMT(found.st_mode), "it is no file"))
+                    stat.S_IFMT(found.st_mode), "it is not a file"))
             self._read(0, 0)
         except BaseException:
             self.close()

@@ -60,7 +60,7 @@ class Group(Sequence["Message"]):
 
     @property
     def body(self) -> bytes:
-        """The bodies of its messages, one behind the other."""
+        """The bodies of its messages, one after the other."""
         return b"".join(message.body for message in self._messages)
 
     def done(self) -> None:

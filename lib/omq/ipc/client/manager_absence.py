@@ -61,7 +61,7 @@ class Absence:
 def words(error: Exception) -> str:
     """Why it could not be reached, without numbers."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return "nobody listens on its socket"
+        return "nothing listens on its socket"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

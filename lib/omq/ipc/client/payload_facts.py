@@ -93,7 +93,7 @@ class PayloadFacts(Facts):
 
     def pieces(self) -> Iterator[bytes]:
         """The same in pieces, of 1 MiB at most where it lies in a container: never all of it in
-        memory. Its checksum is known behind the last one (BodyDamaged): what was made of them until
+        memory. Its checksum is known after the last one (BodyDamaged): what was made of them until
         then counts only if it did not come. BodyUnavailable."""
         raw = self._load()
         content = raw[self._body_at :]

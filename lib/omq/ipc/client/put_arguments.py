@@ -26,13 +26,14 @@ def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
                 group_sequence: int = 0, last_in_group: bool = False,
                 unique_key: bytes | str | None = None,
                 outgoing: Outgoing | None) -> tuple[Outgoing, tuple[str, ...]]:
-    """The message, and the queues that were named beside it."""
+    """The message, and the queues that were named next to it."""
     listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
     if outgoing is not None:
         if not isinstance(outgoing, Outgoing):
             raise arguments.wrong("outgoing", outgoing, "it is an omq.Outgoing")
         if body or priority is not None or properties or persistent is not None:
-            raise BadRequest(reason="what an Outgoing says is not said beside it")
+            raise BadRequest(reason="an Outgoing has its own attributes: do not give them as "
+                                    "arguments, too")
         if not listed and not outgoing.queues:
             raise arguments.wrong("queues", queues, "it names a queue at least")
         return outgoing, listed

@@ -55,7 +55,7 @@ class Unit(Taking):
                 unit.put(["AUDIT", "SHIPPING"], order.body)
 
     The end of `with` commits, leaving it by an exception backs out. `ids`: of what was put, in that
-    order, behind the commit. `done`, `fail` and so on of a message that it took are MessageInUnit:
+    order, after the commit. `done`, `fail` and so on of a message that it took are MessageInUnit:
     it ends with the unit; `reply` puts its answer in the unit. Backed out, it is at its old place
     with a failed attempt counted, or on POISON at the queue's attempts_max."""
 

@@ -147,7 +147,7 @@ class Taking(ABC):
 
     def part_with(self, messages: Sequence[Message], *, done: bool) -> None:
         """These are no part of the unit any more. `done`: they have left their queue, at once and
-        whatever becomes of the unit; else they are back at their old places, no attempt counted.
+        whatever happens to the unit; else they are back at their old places, no attempt counted.
         LeaseLost: the manager has taken one back before; the others have gone as said.
         BadArgument: one is not of this unit."""
         self._check_open()

@@ -20,7 +20,7 @@ fields. Nothing in a line is believed: wrong types are BadRequest.
 
 Users other than the spool's owner and root send their requests here too, in a line that begins with
 REQUEST_MARK: a queue that they could write to they could fill. Lines are taken in turns
-(ipc.server.doors) and a connection that says too much that is no question is closed.
+(ipc.server.doors) and a connection that says too much that is not a question is closed.
 """
 
 from __future__ import annotations

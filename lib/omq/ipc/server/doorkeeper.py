@@ -79,7 +79,7 @@ class Doorkeeper:
 
     def start(self, signals: int = -1) -> None:
         """`signals`: readable when one has come. A handler in Python runs in the main thread, when
-        that runs; a signal just before its wait would be heard behind it alone."""
+        that runs; a signal just before its wait would be heard after it alone."""
         self._signals = signals
         if signals >= 0:
             self._poll.register(signals, select.EPOLLIN)

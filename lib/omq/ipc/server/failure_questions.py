@@ -12,7 +12,7 @@ Who may ask: who holds the message from this queue, and who may `browse` the que
 Invariant: everybody else gets the very answer (null) of a message that did not fail;
 what came with this very group, and may yet not be, is not there.
 
-Errors: none of its own; what is no question is BadRequest.
+Errors: none of its own; what is not a question is BadRequest.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The manager copies the owner's payloads unread: their CRC was computed by the su
 checked by whoever reads them. What a member puts could be anything, with any CRC, and would be
 found as damage by pool.writer and by every start, one event and one file in quarantine each. So a
 member's payload is taken out of the channel, where he could still change it, and must be what the
-request says: whole, with its CRC, its length, its ids and its expiry. What stands in the place of
+request says: whole, with its CRC, its length, its ids and its expiry. What is in the place of
 a large body is looked at by ipc.server.large_bodies (`named`).
 
 Errors: BadRequest.
@@ -37,7 +37,7 @@ def taken(party: Party, payload: memoryview, parts: int, said: tuple[int, int, i
 
 
 def taken_batch(party: Party, area: memoryview, count: int, length: int) -> memoryview:
-    """The request area of a PUT_MANY: `count` frames and `length` bytes of payloads behind them."""
+    """The request area of a PUT_MANY: `count` frames and `length` bytes of payloads after them."""
     if party.owns:
         return area
     heads = count * FRAME.size
@@ -49,7 +49,7 @@ def taken_batch(party: Party, area: memoryview, count: int, length: int) -> memo
 def copy_several(area: memoryview, at: int, count: int, length: int, behind: int
                  ) -> memoryview | None:
     """A copy of a member's request with `count` frames at `at`, `length` bytes of their payloads,
-    one behind the other, and `behind` bytes more. None: it is not what it says."""
+    one after the other, and `behind` bytes more. None: it is not what it says."""
     end = at + count * FRAME.size + length + behind
     if end > len(area):
         return None
@@ -90,7 +90,7 @@ def _check_several(copy: memoryview, at: int, count: int, length: int) -> None:
 def _check(payload: bytes, parts: int, said: tuple[int, int, int, int, int], key: int) -> None:
     found = decode(payload)
     if isinstance(found, Finding):
-        raise BadRequest(reason=f"no message: {found.reason}")
+        raise BadRequest(reason=f"not a message: {found.reason}")
     flags, size, crc, correlation, expiry = said
     head = found.descriptor
     properties = decode_properties(payload[found.properties_at : found.body_at])

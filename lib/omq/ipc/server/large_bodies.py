@@ -175,7 +175,7 @@ def named(session: Session, payload: bytes | memoryview, size: int) -> str:
         return ""
     found = message_format.decode(payload)
     if isinstance(found, Finding):
-        raise BadRequest(reason=f"no message: {found.reason}")
+        raise BadRequest(reason=f"not a message: {found.reason}")
     reference = bytes(payload[found.body_at :][:REFERENCE_BYTES_MAX]).decode("ascii", "replace")
     known = session.containers.get(reference)
     if known is None or known[0] != size:

@@ -1,4 +1,4 @@
-"""Replies of a manager whose primary holds a lease (`standby_lease`): none is released behind the
+"""Replies of a manager whose primary holds a lease (`standby_lease`): none is released after the
 end of the lease, and each waits for every standby that could be promoted.
 
 The keeper of the lease says by `lease` over its control connection until when it is, and which

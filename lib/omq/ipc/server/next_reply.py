@@ -1,9 +1,9 @@
 """The reply to "next": what a reader must know of each message, in its channel.
 
 For readers that may read the spool the payload stays where it is and the reply says where; for
-others the manager copies it behind the rows, of as many messages as fit. What does not fit, or
+others the manager copies it after the rows, of as many messages as fit. What does not fit, or
 cannot be read, is handed out all the same: its reader asks for the body by itself
-(ipc.server.fetching), meets the error if there is one, and can say what becomes of the message.
+(ipc.server.fetching), meets the error if there is one, and can say what happens to the message.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class ObjectList:
     """`run/ipc.list`: what this manager made, for the start after its death.
 
     Clients that come and go for ever must not make it grow for ever: beyond LIST_BYTES_MAX it is
-    written anew with what is still there, beside it first, so that it is whole at any instruction.
+    written anew with what is still there, next to it first, so that it is whole at any instruction.
     """
 
     def __init__(self, paths: SpoolPaths) -> None:

@@ -1,6 +1,6 @@
 """What pool.writer tells the manager: a checkpoint was taken, and how the disk is.
 
-    checkpoint  lsn; file, offset: where the journal goes on behind it (absent from an older one)
+    checkpoint  lsn; file, offset: where the journal goes on after it (absent from an older one)
     room        stuck: no room can be made; says: what fills the spool, for who is refused
 
 Both are of who may `admin` POISON; nothing in them is believed further than that.

@@ -100,7 +100,7 @@ class QueuePlane:
         if model:
             definition = queues.definitions.get(model)
             if definition is None or definition.kind is not Kind.MODEL:
-                raise BadDefinition(queue=model, key="kind", reason="it is no model",
+                raise BadDefinition(queue=model, key="kind", reason="it is not a model queue",
                                     allowed="a queue of kind model")
             keys = dict(definition.keys)
         self._may(session, "get", model or TEMPORARY)

@@ -9,7 +9,7 @@ What a look carried out is remembered until the reader's next settlements, which
 
 After kill -9 of a manager its channels are there still, and readers that do not know yet go on to
 note in them. The next manager keeps those attached until the grace time of its limbo is over. Whose
-note it is says the owner of the segment, which the dead manager set, beside the user of the token
+note it is says the owner of the segment, which the dead manager set, next to the user of the token
 in the journal: nobody can speak for another user's reader.
 """
 

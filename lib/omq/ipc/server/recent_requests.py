@@ -57,7 +57,7 @@ class RecentRequests:
 
 def _request(raw: bytes, clients: Mapping[int, str]) -> str:
     if len(raw) != REQUEST.size:
-        return f"no request: {len(raw)} bytes"
+        return f"not a request: {len(raw)} bytes"
     found = REQUEST.as_dict(raw)
     name = _OPERATIONS.get(found["operation"], f"operation {found['operation']}")
     client = found["client"]

@@ -136,7 +136,7 @@ class Registrar:
         it is judged, all together."""
         claims = session.claims
         if claims is None:
-            raise BadRequest(reason="what was in hand is told with a registration")
+            raise BadRequest(reason="what was in hand is reported with a registration")
         claims.held += _leases(question, "held")
         claims.took += _leases(question, "took")
         rows = self._engine.index.layout.entries

@@ -182,7 +182,7 @@ class Sessions:
         self.gone.append(session)
 
     def say_ended(self, held: Callable[[Session], bool] = lambda _: False) -> None:
-        """At an orderly stop, behind the last group: to each client what its last request came to.
+        """At an orderly stop, after the last group: to each client what its last request came to.
         A client that has not looked yet may find its memory and semaphore gone. `held`: one that
         must not be told yet asks the next manager."""
         for session in self.by_id.values():

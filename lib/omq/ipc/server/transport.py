@@ -7,7 +7,7 @@ part, and sends the reply part when it is woken: neither the engine nor the serv
 
 Invariants: 1. `view` is one piece (session.split_channel cuts it) and does not move until `close`;
 2. `wake` never blocks, and raises only what ipc.wire.errnos knows or nothing; 3. `close` comes
-once, behind the last reply.
+once, after the last reply.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class UnitPlane:
         try:
             return str(area, "utf-8")
         except ValueError as error:
-            raise BadRequest(reason="the name of a unit is no UTF-8") from error
+            raise BadRequest(reason="the name of a unit is not UTF-8") from error
 
     def _whole(self, session: Session, r: Request, end: Callable[[Staged], int]) -> None:
         """The last part of a unit: all of it is carried out by `end`, or it is refused."""
@@ -202,7 +202,7 @@ class UnitPlane:
         if session.queue:
             raise UnitOpen(what="a reader", wanted="a unit of work")
         if r.queue == IDEL or r.queue not in engine.rules:
-            raise BadRequest(reason=f"queue {r.queue} is no queue to take from")
+            raise BadRequest(reason=f"queue {r.queue} is not a queue to take from")
         server.sessions.check(session, "get", r.queue)
         self._give_up(session)
         left = self._limits.messages - session.party.active

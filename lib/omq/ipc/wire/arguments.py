@@ -2,7 +2,7 @@
 happens, and one that is wrong is an error that names it.
 
 Wrong types are refused, not converted: a body of text has no bytes until somebody says which, and
-True is no priority.
+True is not a priority.
 
 Errors: BadArgument; BadName, BadPriority, BadProperty for a value of the right type.
 """
@@ -146,7 +146,7 @@ def own_message_id(value: Any) -> bytes:
     """The id of a message: an identifier, but not of zeros alone, which is none."""
     raw = identifier(value, "message_id")
     if raw and not raw.rstrip(b"\0"):
-        raise wrong("message_id", value, "zeros alone are no id")
+        raise wrong("message_id", value, "zeros alone are not an id")
     return raw
 
 

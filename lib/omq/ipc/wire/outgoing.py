@@ -76,12 +76,12 @@ class Outgoing:
         if self.at is not None:
             arguments.moment(self.at, "at")
             if self.delay_s:
-                raise arguments.wrong("at", self.at, "beside it there is no delay_s")
+                raise arguments.wrong("at", self.at, "it cannot be combined with delay_s")
         if self.unique_key is not None:
             made = arguments.unique_key(self.unique_key)
             if self.message_id not in (b"", "", made):
                 raise arguments.wrong("unique_key", self.unique_key, "it is the message's id: "
-                                      "beside it there is no message_id")
+                                      "it cannot be combined with message_id")
             set_(self, "message_id", made)
         if (self.group_id not in (b"", "") or self.group_sequence != 0
                 or self.last_in_group is not False):
@@ -151,7 +151,7 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
 
 
 def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
-    """Of messages that differ in nothing but their bodies: priority, flags, and what stands before
+    """Of messages that differ in nothing but their bodies: priority, flags, and what precedes
     a body. They have properties and are put on one queue, now. BadProperty."""
     raw = message_format.encode_properties(message.properties)
     descriptor = Descriptor(application=application.encode()[:12])

@@ -101,7 +101,7 @@ class Coordinator:
             refused = await self._ended(transaction, fails=fails)
         except two_phases.LOST as error:
             transaction.roll_back(str(error))  # what its readers have still
-            self._session.forced("amqp:internal-error", f"nobody knows what became of it: {error}")
+            self._session.forced("amqp:internal-error", f"the outcome is not known: {error}")
             self._session.kick()
             return
         except Exception as error:
@@ -171,7 +171,8 @@ def _read(data: bytes) -> tuple[int, list[Any]]:
         message.read(data, _BYTES_MAX)
         body = decoded(message.body) if message.kind == "value" else None
     except Malformed as error:
-        raise Untranslatable("amqp:decode-error", f"no declare or discharge: {error}") from error
+        raise Untranslatable("amqp:decode-error",
+                             f"neither declare nor discharge: {error}") from error
     if not isinstance(body, Described) or not isinstance(body.value, list):
         raise Untranslatable("amqp:not-allowed", "neither declare nor discharge")
     return number(body.descriptor), body.value

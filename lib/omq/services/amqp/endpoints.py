@@ -220,7 +220,7 @@ class Endpoints:
 
     def goodbye(self) -> None:
         """The daemon stops: clients are told to come again."""
-        self.dismiss("the server stops: come again")
+        self.dismiss("the server is stopping: reconnect later")
 
     def dismiss(self, reason: str) -> None:
         """It is ended from here; its client may come again."""

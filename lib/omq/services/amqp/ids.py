@@ -4,7 +4,7 @@ Text that fits into an id of omq, or is one as `put` returns it, is that id, so 
 the same message by it. Others are hashed, the same way for message-id and correlation-id, and kept
 in a property.
 
-Errors: ValueError (Malformed is one) for bytes that are no value.
+Errors: ValueError (Malformed is one) for bytes that are not a value.
 """
 
 from __future__ import annotations

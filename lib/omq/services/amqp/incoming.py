@@ -119,7 +119,7 @@ class Incoming:
         self._whole(delivery)
 
     def _again(self) -> None:
-        """The disk has taken what was to be written. Those behind it may be here, and their events
+        """The disk has taken what was to be written. Those after it may be here, and their events
         over."""
         while not (self._over or self._session.gone):
             delivery = self._link.current

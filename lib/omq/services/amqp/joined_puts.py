@@ -2,7 +2,7 @@
 request and one sync for all of them (putter).
 
 A batch with a body in a file, or for several queues, goes by itself: others would wait for its
-disk. What becomes of each is what would have become of it alone; only a batch that stands behind
+disk. What happens to each is what would have become of it alone; only a batch that stands behind
 one which its queue does not take now waits with it.
 
 Invariant: a batch is given to the putters once, in the order of its link.

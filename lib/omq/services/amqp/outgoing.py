@@ -279,7 +279,7 @@ class Outgoing(Enrolling):
             self._close("amqp:unauthorized-access", raise_no)
             return
         if len(address.queues) > 1 or address.remote:
-            self._close("amqp:not-allowed", f"{name} is no queue that can be read")
+            self._close("amqp:not-allowed", f"{name} is not a queue that can be read")
             return
         if not self._host.count_receiver(self._user):
             self._close("amqp:resource-limit-exceeded",

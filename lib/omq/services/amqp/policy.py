@@ -71,8 +71,8 @@ def load_policy(settings: Settings, conf_dir: Path, owner_uid: int) -> Policy:
     policy = Policy(settings, load_authority(conf_dir, owner_uid=owner_uid), tls, users)
     anonymous = settings.amqp_anonymous_user
     if anonymous and policy.account(anonymous) is None:
-        raise wrong(conf_dir, "amqp_anonymous_user", f"{anonymous} is no account of this host, or "
-                    "the owner of the spool, or root", "another account, or nothing")
+        raise wrong(conf_dir, "amqp_anonymous_user", f"{anonymous} is not an account of this host, "
+                    "or the owner of the spool, or root", "another account, or nothing")
     return policy
 
 

@@ -62,7 +62,7 @@ class PutOutcomes:
         delivery.settle()
 
     def in_transaction(self, delivery: Incoming, name: bytes) -> None:
-        """What becomes of it is said with the end of the transaction."""
+        """What happens to it is said with the end of the transaction."""
         delivery.update(in_transaction(name))
         delivery.settle()
 

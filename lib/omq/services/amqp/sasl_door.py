@@ -5,7 +5,7 @@
                       then one described list: mechanisms 0x40, init 0x41, challenge 0x42,
                       response 0x43, outcome 0x44
 
-The connection (omq.amqp) sees what comes behind it.
+The connection (omq.amqp) sees what comes after it.
 
 Invariants: 1. nothing behind the door is looked at before `outcome` was ACCEPTED; 2. at most
 BYTES_MAX bytes are kept; 3. nothing here looks at a password.
@@ -86,7 +86,7 @@ def _frame(descriptor: int, content: bytes) -> bytes:
 
 
 class SaslDoor:
-    """What comes in, until somebody has said who it is. `rest`: what came behind that."""
+    """What comes in, until somebody has said who it is. `rest`: what came after that."""
 
     def __init__(self, offered: Sequence[str]) -> None:
         self._offered = tuple(offered)

@@ -4,7 +4,7 @@ on in pieces while it comes, and be sent in pieces.
     section    0x00, descriptor (0x53 and its number, or 0x80 and 8 bytes), value
     head       0x70 header ... 0x74 application properties: a list or map, with its size
     body       0x75 data: binary; 0x77 value: here a binary or a string; 0x76 and others: as a whole
-    behind it  more data sections, which are one body; 0x78 footer, a map
+    after it  more data sections, which are one body; 0x78 footer, a map
 
 Errors: Untranslatable for what cannot be a message.
 """
@@ -31,7 +31,7 @@ FOOT_BYTES_MAX: Final = 64 * 1024
 _SIZES: Final = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
 """Codes of lists and maps, and how many bytes say how long they are."""
 _WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-"""By the upper half of a code: bytes behind it. The others say in 1 (an even one) or 4 bytes how
+"""By the upper half of a code: bytes after it. The others say in 1 (an even one) or 4 bytes how
 many there are."""
 _DEPTH_MAX: Final = 16
 KINDS: Final = {"data": (DATA, _BINARY), "binary": (VALUE, _BINARY), "string": (VALUE, _STRING)}
@@ -49,7 +49,7 @@ class Place:
 
 
 def opening(kind: str, size: int) -> bytes:
-    """What stands before the bytes of a body."""
+    """What precedes the bytes of a body."""
     section, code = KINDS[kind]
     return bytes((0x00, 0x53, section, code)) + size.to_bytes(4, "big")
 
@@ -115,14 +115,14 @@ class Rest:
                 self._behind += view[at : at + _OPENING_MAX - opening_at]
                 at += len(self._behind) - opening_at
                 if (more := self._more()) is not None:
-                    at -= len(self._behind) - more.begins  # what is behind the opening is its body
+                    at -= len(self._behind) - more.begins  # what is after the opening is its body
                     self._left = more.size
                     self._behind.clear()
                 continue
             self._behind += view[at:]
             at = len(view)
             if len(self._behind) > FOOT_BYTES_MAX:
-                raise Untranslatable("amqp:decode-error", "too much stands behind the body")
+                raise Untranslatable("amqp:decode-error", "too much follows the body")
         return bytes(out)
 
     def _more(self) -> Place | None:
@@ -134,7 +134,7 @@ class Rest:
             try:
                 self._utf8.decode(bytes(body), final)
             except UnicodeDecodeError as error:
-                raise Untranslatable("amqp:decode-error", f"no string: {error}") from error
+                raise Untranslatable("amqp:decode-error", f"not a string: {error}") from error
 
     def end(self) -> bytes:
         """Its footer, as of `footer`; whether that was all of it. Untranslatable."""

@@ -1,6 +1,6 @@
 """One connection of AMQP: its bytes, who it is, and what happened on it.
 
-Bytes come from asyncio; behind the door (sasl_door) omq.amqp makes events of them and bytes of what
+Bytes come from asyncio; after the door (sasl_door) omq.amqp makes events of them and bytes of what
 is answered. Links are served by Incoming (their clients put) and Outgoing (they
 take). Everything here runs in the event loop.
 

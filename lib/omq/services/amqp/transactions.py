@@ -175,7 +175,7 @@ def state_of(delivery: Incoming | Outgoing) -> tuple[bytes, Any]:
     try:
         found = fields_of(delivery.fields)
     except Malformed as error:
-        raise Untranslatable("amqp:decode-error", f"no state of a transaction: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"not a transaction state: {error}") from error
     if not found or not isinstance(found[0], bytes):
-        raise Untranslatable("amqp:decode-error", "no state of a transaction")
+        raise Untranslatable("amqp:decode-error", "not a transaction state")
     return found[0], found[1] if len(found) > 1 else None

@@ -2,7 +2,7 @@
 
 What omq has no place for is a property named `amqp.*`, so that it comes out as it went in; a
 message that a native program put has none of these, and comes out as one section of data.
-Properties that are no strings keep their type (amqp.property_kinds).
+Properties that are not strings keep their type (amqp.property_kinds).
 
 Errors: Untranslatable, with the condition of AMQP.
 """
@@ -40,7 +40,7 @@ DELIVERY_TIME: Final = "x-opt-delivery-time"  # ms since 1970
 DELIVERY_DELAY: Final = "x-opt-delivery-delay"  # ms
 PRIORITY_MAX: Final = 9
 HEAD_BYTES_MAX: Final = 128 * 1024
-"""More than all that is beside the body of a message which omq takes."""
+"""More than all that is next to the body of a message which omq takes."""
 PATTERNS_MAX: Final = 64
 """That are remembered of a link: each is at most 512 bytes, and what was made of them."""
 (_ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _CONTENT_ENCODING, _EXPIRY,
@@ -72,7 +72,7 @@ def decoded(data: bytes, terms: Terms, kind: str = "", foot: bytes = b"") -> Out
         message.read(bytes(data), HEAD_BYTES_MAX)
         return _outgoing(message, terms, kind, foot or message.footer)
     except UNREADABLE as error:
-        raise Untranslatable("amqp:decode-error", f"no message of AMQP: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"not an AMQP message: {error}") from error
     except (BadArgument, BadName) as error:
         raise Untranslatable("amqp:invalid-field", str(error)) from error
 
@@ -155,7 +155,7 @@ def _said(fields: list[Any], terms: Terms, properties: dict[str, str]) -> dict[s
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Malformed("a property is no text")
+        raise Malformed("a property is not text")
     return str(value)
 
 
@@ -204,7 +204,7 @@ def encoded(message: Native | Browsed) -> bytes:
     try:
         return _encoded(message)
     except UNREADABLE as error:
-        raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"cannot be an AMQP message: {error}") from error
 
 
 def encoded_head(message: Native | Browsed) -> bytes | None:
@@ -216,7 +216,7 @@ def encoded_head(message: Native | Browsed) -> bytes | None:
     try:
         head = _encoded(message, bodiless=True)
     except UNREADABLE as error:
-        raise Untranslatable("amqp:decode-error", f"no message for AMQP: {error}") from error
+        raise Untranslatable("amqp:decode-error", f"cannot be an AMQP message: {error}") from error
     return head + sections.opening(kind, message.size)  # `footer` follows
 
 

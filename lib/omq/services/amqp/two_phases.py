@@ -13,7 +13,7 @@ Crash argument: a server that dies before the first commit has told nobody of an
 finds the first part in doubt at the next start and backs out, that part last. One that dies behind
 it leaves parts without a first one, which are committed. A part whose answer was lost may be
 prepared or not, now or later: all stay in doubt, with the first one, until `resolve`. In between
-others may see one queue as it is before the commit and another as behind it: AMQP asks for no more.
+others may see one queue as it is before the commit and another as after it: AMQP asks for no more.
 
 Errors: those of a unit of work; UnitNotPrepared where a transaction over several links has what is
 not persistent or has a delay.

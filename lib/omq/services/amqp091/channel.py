@@ -266,7 +266,7 @@ class Channel:
                     if not isinstance(what, commands.Tx.Commit):
                         self.refuse(refused_by(error), what)
                     else:
-                        session.forced(INTERNAL_ERROR, f"nobody knows what became of it: {error}")
+                        session.forced(INTERNAL_ERROR, f"the outcome is not known: {error}")
                 except (Refused, OmqError, Untranslatable, ValueError) as error:
                     self.refuse(refused_by(error), what)
                 if self._questions:

@@ -45,7 +45,7 @@ class Takes:
         host.takers.add(self.taker)
 
     def say(self, some: list[TakenMessage], say: Callable[[Message], None]) -> None:
-        """A settlement; what the manager has taken back meanwhile comes again."""
+        """A settlement; what the manager has taken back meanwhile returns."""
         self.taker.settle(some, say)
 
     def rejected(self, message: Message) -> None:

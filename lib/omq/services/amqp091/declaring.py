@@ -224,5 +224,5 @@ async def readable(session: Session, name: str) -> tuple[Address, str]:
     if not session.host.allows(session, "get", address):
         raise Refused(ACCESS_REFUSED, f"no right to get on {name}")
     if len(address.queues) > 1 or address.remote:
-        raise Refused(NOT_ALLOWED, f"{name} is no queue that can be read")
+        raise Refused(NOT_ALLOWED, f"{name} is not a queue that can be read")
     return address, dead

@@ -9,8 +9,8 @@ the queues that they name. The queue is made with the first of them. A body is J
 
 A message's id is a hash of what it defines, so that it can be cancelled by that.
 
-Crash argument: an answer goes out behind the put's sync, or behind the cancel's. An exchange that
-is deleted goes first and its bindings behind it: a death in between leaves bindings of an exchange
+Crash argument: an answer goes out after the put's sync, or after the cancel's. An exchange that
+is deleted goes first and its bindings after it: a death in between leaves bindings of an exchange
 that is not there, and `load` cancels these. A death before the answer leaves the old table or the
 new one.
 

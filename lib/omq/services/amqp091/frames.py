@@ -28,7 +28,7 @@ class Broken(Exception):
 
 
 def broken_by(error: Malformed) -> Broken:
-    """Of bytes that are no frame, or none that can be read."""
+    """Of bytes that are not a frame, or not one that can be read."""
     if error.condition == FRAMING:
         return Broken(FRAME_ERROR, str(error))
     return Broken(SYNTAX_ERROR, f"a frame that cannot be read: {error}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def take_over(host: Host, guest: Guest, line: asyncio.Transport, rest: bytes) -> None:
-    """`guest`: who looked after it so far; `rest`: what came behind the header. NotAmqp."""
+    """`guest`: who looked after it so far; `rest`: what came after the header. NotAmqp."""
     try:
         from omq.services.amqp091.session import Session  # its codec is an extra
     except ImportError as error:

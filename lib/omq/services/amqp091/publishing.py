@@ -262,7 +262,8 @@ class Publishing:
         has said that it may be lost; a queue that is not there is told to the operator."""
         if not each.mandatory:
             if not each.exchange:
-                self._session.told_refused(f"{each.key[:64]!r} is no queue: the message is dropped")
+                self._session.told_refused(
+                    f"{each.key[:64]!r} is not a queue: the message is dropped")
         elif not self._over:
             self._channel.send_content(
                 commands.Basic.Return(NO_ROUTE, "NO_ROUTE", each.exchange, each.key),

@@ -2,7 +2,7 @@
 another to those that are bound to it.
 
 Durable queues get it by one put, all or none, which waits while one of them is full. Each temporary
-queue gets a copy of its own behind that, not persistent; one that is full then loses it, with an
+queue gets a copy of its own after that, not persistent; one that is full then loses it, with an
 event: a subscriber who does not read must not stop who publishes. A queue on which the user has no
 right to put is not given what an exchange would take there, with an event, too.
 

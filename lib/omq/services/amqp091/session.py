@@ -212,7 +212,7 @@ class Session(Line):
             if self.gone:
                 return
             if user is None or not self.host.joined(self, user):
-                self.forced(ACCESS_REFUSED, "who that is could not be shown"
+                self.forced(ACCESS_REFUSED, "the user could not be identified"
                             if code is Outcome.REFUSED else "too many: later, perhaps")
                 return
             self.user, self.mechanism = user, asked.mechanism or ANONYMOUS
@@ -290,7 +290,7 @@ class Session(Line):
 
     def goodbye(self) -> None:
         """The daemon stops: clients are told to come again."""
-        self.dismiss("the server stops: come again")
+        self.dismiss("the server is stopping: reconnect later")
 
     def dismiss(self, reason: str) -> None:
         """It is ended from here; its client may come again."""

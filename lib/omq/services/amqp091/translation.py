@@ -80,7 +80,7 @@ def outgoing(raw: bytes, body: bytes, terms: Terms, exchange: str, key: str) -> 
             said.update(_reply_to(reply, texts))
         if delay := headers.get(_DELAY):
             if type(delay) is not int or not 0 < delay <= _TTL_MAX_MS:
-                raise Refused(PRECONDITION_FAILED, f"{_DELAY} is no number of milliseconds")
+                raise Refused(PRECONDITION_FAILED, f"{_DELAY} is not a number of milliseconds")
             said["delay_s"] = delay / 1000
         if expiration := given.get("expiration"):
             said["expiry_s"] = _expiry_s(expiration)
@@ -123,7 +123,7 @@ def _reply_to(address: str, texts: dict[str, str]) -> dict[str, str]:
 def _expiry_s(text: str) -> float:
     """Milliseconds, in digits."""
     if not (text.isascii() and text.isdigit()):
-        raise Refused(PRECONDITION_FAILED, "expiration is no number of milliseconds")
+        raise Refused(PRECONDITION_FAILED, "expiration is not a number of milliseconds")
     return min(int(text[:20]), _TTL_MAX_MS) / 1000
 
 

@@ -3,7 +3,7 @@ with one sync, or nothing does.
 
 It is committed as one of AMQP 1.0 (services.amqp.two_phases): with what was taken from one queue as
 one unit of work, from several by two phases, which a death leaves in doubt and the next start ends.
-nack and reject are carried out behind it. Rolled back, what is published is forgotten, and what was
+nack and reject are carried out after it. Rolled back, what is published is forgotten, and what was
 acknowledged is unacknowledged again.
 
 Errors: OmqError: nothing of it happened. Those of two_phases.LOST: nobody knows.

@@ -1,11 +1,11 @@
 """A batch: taken off a transmission queue in one unit of work, which is in doubt when it goes out.
 
 Messages that are not persistent are in no batch: they leave the queue at once and are sent once,
-whatever becomes of the line (NPMSPEED of the seed). What cannot be sent is put on the dead-letter
+whatever happens to the line (NPMSPEED of the seed). What cannot be sent is put on the dead-letter
 queue by the same unit of work.
 
 In the middle of a crash: before `prepare` the queue manager gives back what the unit took, with a
-failed attempt; behind it the unit is in doubt, and the next start asks the other side (protocol).
+failed attempt; after it the unit is in doubt, and the next start asks the other side (protocol).
 A fast message that was taken and not sent is gone, as it would be at a restart of the manager.
 
 Errors: those of a unit of work; UnitBackedOut: do it again.

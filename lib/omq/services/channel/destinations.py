@@ -76,7 +76,7 @@ class Destinations:
         else:
             queue = transmission(native, to.manager, terms.settings)
             if not queue:
-                return Destination(why=f"nobody knows a queue manager {to.manager}")
+                return Destination(why=f"no queue manager {to.manager} is known")
             holding = (queue,)
             properties = {REMOTE_MANAGER: to.manager, REMOTE_QUEUE: to.queue}
         refused = next((terms.refused[name] for name in (queue, *holding)

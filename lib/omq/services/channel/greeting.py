@@ -72,7 +72,8 @@ def answered(link: Any) -> Greeting:
     """What the answer to our attach says. ValueError: nothing that a channel can use."""
     said = link.remote_properties
     if not said or LAST not in said:
-        raise ValueError("it is no omq that takes channels; peer=foreign is for others")
+        raise ValueError(
+            "it is not an omq instance that accepts channels; peer=foreign is for others")
     try:
         found = Greeting(int(said[LAST]), str(said.get(SPOOL, "")), str(said.get(MANAGER, "")),
                          int(said.get(BATCH_MAX, 0)), int(link.remote_max_message_size or 0),

@@ -1,6 +1,6 @@
 """A message of a transmission queue as a message of AMQP 1.0, and back.
 
-What AMQP has a place for stands there: durable, priority, ttl (what is left of the expiry), ids,
+What AMQP has a place for is there: durable, priority, ttl (what is left of the expiry), ids,
 group, application properties, one section of data. Delivery annotations, which are for one hop, say
 the place in a batch: `x-opt-omq-batch` = [batch, number in it, how many], `x-opt-omq-mark` = its
 mark (names.BatchName). Messages that follow one another in a batch may travel together, as one
@@ -17,7 +17,7 @@ and its frame cost a batch what one message had cost. Message annotations say th
 
 Invariant: `opened(packed(message))` is the message, with the time that its expiry has left (up to
 AMQP_TTL_MAX_S).
-Errors: NotAParcel: what came is no message of a channel.
+Errors: NotAParcel: what came is not a message of a channel.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def opened(data: bytes, most: int) -> list[Parcel]:
         return [_bundled(inner, replace(spot, sequence=spot.sequence + at) if spot.batch else spot)
                 for at, (_, inner) in enumerate(said[1:])]
     except (*_UNREADABLE, BadArgument, BadName, BadProperty) as error:
-        raise NotAParcel(f"no message of a channel: {error}") from error
+        raise NotAParcel(f"not a message of a channel: {error}") from error
 
 
 def _bundled(data: bytes, spot: Spot) -> Parcel:
@@ -207,14 +207,14 @@ def _opened(sections: Iterable[tuple[int, Any]], spot: Spot) -> Parcel:
         found[number] = value
     body = found.get(values.DATA)
     if not isinstance(body, bytes):
-        raise ValueError("its body is no data")
+        raise ValueError("its body is not data")
     properties = found.get(values.APPLICATION) or {}
     if any(type(name) is not str or type(text) is not str for name, text in properties.items()):
-        raise ValueError("its properties are no texts")
+        raise ValueError("its properties are not text")
     notes = found.get(values.MESSAGE_ANNOTATIONS) or {}
     hops = notes.get(HOPS_SAID, 0)
     if type(hops) is not int or not 0 <= hops < 1 << 16:
-        raise ValueError("its hops are no number")
+        raise ValueError("its hops are not a number")
     durable, priority, ttl = _padded(found.get(values.HEADER), 3)
     said = _padded(found.get(values.PROPERTIES), 12)
     group, sequence = _text(said[10]), said[11] or 0
@@ -231,7 +231,7 @@ def _opened(sections: Iterable[tuple[int, Any]], spot: Spot) -> Parcel:
 
 
 def _spot(instructions: Mapping[str, Any]) -> tuple[Spot, int]:
-    """Its place, and how many are in this transfer (0: one, which is no bundle)."""
+    """Its place, and how many are in this transfer (0: one, which is not a bundle)."""
     said, mark = instructions.get(BATCH), instructions.get(MARK, "")
     if said is None:
         return Spot(), 0
@@ -262,7 +262,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if type(value) is not str:
-        raise TypeError("an id is no text")
+        raise TypeError("an id is not text")
     return value
 
 
@@ -272,7 +272,7 @@ def _address(said: Any) -> Address:
     manager, queue = said
     if type(manager) is not str or type(queue) is not str or max(
             len(manager), len(queue)) > 255:
-        raise ValueError("an address is no text")
+        raise ValueError("an address is not text")
     return Address(manager, queue)
 
 

@@ -35,7 +35,7 @@ class OutOfStep(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """What becomes of the batches in doubt, in this order."""
+    """What happens to the batches in doubt, in this order."""
 
     commit: tuple[int, ...]
     resend: tuple[int, ...]
@@ -64,7 +64,7 @@ class Sending:
             raise OutOfStep(f"batches {numbers[0]} to {numbers[-1]} are in doubt here, and the "
                             f"other side has seen batch {last} last")
         lost = [each for each in numbers if each > last and each not in self.held]
-        # A batch that cannot be sent any more is backed out, and those behind it with it: their
+        # A batch that cannot be sent any more is backed out, and those after it with it: their
         # numbers would leave a gap.
         cut = min(lost, default=0)
         back = tuple(each for each in numbers if cut and each >= cut)

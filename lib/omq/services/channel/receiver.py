@@ -5,7 +5,7 @@ which batch the record knows. Then messages come: those of a batch are kept unti
 in one unit of work (`arrival`), and the last one of them is accepted. Those that come settled and
 belong to no batch are put as they come.
 
-A channel that comes again while its old link is open takes over: what the old link is putting is
+A channel that returns while its old link is open takes over: what the old link is putting is
 waited for, the rest of it is forgotten, then the record is read. So its answer is the last word.
 
 Invariants: 1. one link of a channel puts at a time; 2. what is not accepted is on no queue, or its

@@ -70,7 +70,7 @@ class Record:
 
 
 def read_record(body: bytes) -> Record | None:
-    """What a message says; None: it is no record."""
+    """What a message says; None: it is not a record."""
     try:
         told = json.loads(body)
         record = Record(**told)
@@ -126,7 +126,7 @@ def reset(native: Client, asked: Record, order: Reset) -> Record:
 def take(unit: Unit, key: bytes) -> tuple[Message, Record]:
     """The record, in a unit of work. RecordLost."""
     best: tuple[Message, Record] | None = None
-    # More than one: see above; those beside the best end with the unit.
+    # More than one: see above; those next to the best end with the unit.
     for message in unit.next(RECORDS, _SAME_MAX, _TAKE_S, correlation=key):
         record = read_record(message.body)
         if record is None or record.key != key:
@@ -134,7 +134,7 @@ def take(unit: Unit, key: bytes) -> tuple[Message, Record]:
         if best is None or record.batch > best[1].batch:
             best = message, record
     if best is None:
-        raise RecordLost("its record is not there, or somebody else has it")
+        raise RecordLost("its record is not there, or another process has it")
     return best
 
 

@@ -210,7 +210,7 @@ class ChannelRun(threading.Thread):
         elif self._shared.spool != greeting.spool:
             return  # nobody was there yet, or another one
         if greeting.mark and mark and (greeting.last, greeting.mark) != (number, mark):
-            raise OutOfStep(f"batch {greeting.last} there was sent by somebody else: another "
+            raise OutOfStep(f"batch {greeting.last} there was sent by another sender: another "
                             "channel.sender has a copy of this spool, or one side was restored")
 
     def _in_doubt(self, native: Client, spool: str) -> dict[int, str]:

@@ -1,6 +1,6 @@
 """How the sending side of a channel says who it is, and knows who the other side is.
 
-A password stands in the file `channel_passwords`, a line "CHANNEL:user:password" each. A line
+A password is in the file `channel_passwords`, a line "CHANNEL:user:password" each. A line
 without TLS goes to this host alone, unless the channel says `plain = everywhere`: passwords and
 messages would be read by others.
 

@@ -1,6 +1,6 @@
 """Process identity and the few Linux calls that Python has no function for.
 
-A pid alone is no identity: numbers are used again. `ProcessId` adds the start time (clock ticks
+A pid alone is not an identity: numbers are used again. `ProcessId` adds the start time (clock ticks
 since boot), so a run file left by a dead process is never taken for a live one.
 
 Errors: OSError from prctl is passed on (an old kernel or a seccomp filter: our own bug to meet).

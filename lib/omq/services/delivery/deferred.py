@@ -74,7 +74,7 @@ class Aside:
 
     def has_share(self, where: Where, now: float) -> bool:
         """Whether others wait for this peer to have room, and will be called: who comes now waits
-        behind them."""
+        after them."""
         return now >= self.closed_until and Cause.SHARE in self._groups.get(where, {})
 
     def put(self, qpool: int, where: Where, cause: Cause, reason: str, due_ns: int) -> None:

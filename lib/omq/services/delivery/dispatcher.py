@@ -8,7 +8,7 @@ was done is never handed to another reader: a settlement that the manager refuse
 tried again (or takes the service's other way, `ChannelService.instead`); 3. at most `qmgr_window`
 messages are in hand, and one peer has at most a quarter of what is free of them, so that a peer
 that takes nothing cannot hide the others' mail: the rest is put off, and called back when there is
-room (omq.services.delivery.calling_back); 4. a message is "in work" for the manager only
+room (omq.services.delivery.calling_back); 4. a message is "being processed" for the manager only
 while it is looked into: if this process is killed no attempt is counted, and all come again.
 
 A channel process that dies costs the message that it had in work one attempt; what it had not begun

@@ -4,7 +4,7 @@
     to the scheduler    head: what became of it (Report), no body
 
 A packet is the length of its head in four bytes, the head as JSON and the body, over a socket that
-keeps packets apart. What is longer than a packet may be travels as a sealed memory file beside an
+keeps packets apart. What is longer than a packet may be travels as a sealed memory file next to an
 empty packet. So nobody waits for a process that does not read.
 
 Errors: OSError of the socket; ClosedError when the other side has closed.

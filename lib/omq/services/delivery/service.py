@@ -1,5 +1,5 @@
 """What a service of channels is: it says which Mlists a message has, who brings one to its peer,
-and what becomes of the message when all have ended. Everything around it is the dispatcher's.
+and what happens to the message when all have ended. Everything around it is the dispatcher's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be done with a message: its groups; results that need no peer; what a worker
-    needs to know beside the recipients (of what JSON has)."""
+    needs to know next to the recipients (of what JSON has)."""
 
     groups: tuple[Group, ...]
     results: tuple[Any, ...]
@@ -39,7 +39,7 @@ class ChannelService(Service):
     """Base of a service whose work is done by channel processes."""
 
     def plan(self, message: Message) -> Plan | Disposition:
-        """What is to be done; or at once what becomes of the message."""
+        """What is to be done; or at once what happens to the message."""
         raise NotImplementedError
 
     def limit_of(self, peer: str) -> PeerLimit | None:

@@ -1,4 +1,4 @@
-"""Header and body checks: regular expressions, and what becomes of a mail that has what they match.
+"""Header and body checks: regular expressions, and what happens to a mail that has what they match.
 
     /expression/flags ACTION text        what matches
     !/expression/flags ACTION text       what does not
@@ -48,7 +48,7 @@ ACTIONS_LACKING: Final = ("FILTER",)
 
 
 class Action(Enum):
-    """What becomes of the mail, or of the field or line."""
+    """What happens to the mail, or of the field or line."""
 
     REJECT = "REJECT"  # 550, with the text
     DISCARD = "DISCARD"  # taken, and gone
@@ -167,7 +167,7 @@ class CheckFile:
         try:
             action = Action(word.upper())
         except ValueError:
-            raise MapFailed(where, f"{escape(word)!r} is no action: "
+            raise MapFailed(where, f"{escape(word)!r} is not an action: "
                                    f"{', '.join(each.value for each in Action)}") from None
         if len(text) > TEXT_MAX or not text.isascii() or not (text.isprintable() or not text):
             raise MapFailed(where, f"its text is not ASCII, or has more than {TEXT_MAX} characters")
@@ -175,7 +175,7 @@ class CheckFile:
             raise MapFailed(where, f"{action.value} needs a text")
         if action in (Action.REDIRECT, Action.BCC) and (problem := "a reference" if "$" in text
                 else address_problem(text, smtputf8=False) or grammar_problem(text)):
-            raise MapFailed(where, f"{escape(text)!r} is no address: {problem}")
+            raise MapFailed(where, f"{escape(text)!r} is not an address: {problem}")
         if self.of_fields and action in (Action.PREPEND, Action.REPLACE) and (
                 not _FIELD.fullmatch(text)):
             raise MapFailed(where, f"{action.value} needs a field of a header: 'Name: value'")
@@ -184,7 +184,7 @@ class CheckFile:
         if "$" in _REFERENCE.sub("", text) or any(
                 each > (0 if negated else expression.groups) for each in numbers):
             raise MapFailed(where, f"{escape(text)!r}: $1 to ${expression.groups} and $$ are known "
-                                   "here, and none behind !")
+                                   "here, and none after !")
         return _Rule(where, expression, negated, action, text)
 
 
@@ -220,7 +220,7 @@ def _compiled(where: str, pattern: str, flags: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise MapFailed(where, f"no expression of RE2: {told}") from error
+        raise MapFailed(where, f"not an RE2 expression: {told}") from error
     if expression.programsize > PROGRAM_MAX:
         raise MapFailed(where, f"an expression of {expression.programsize} steps, allowed are "
                                f"{PROGRAM_MAX}: fewer or smaller repetitions {{m,n}}")

@@ -91,7 +91,7 @@ def checks_of(section: Section | None) -> Checks | None:
 def _file(entry: Entry) -> CheckFile:
     path = Path(entry.value.removeprefix("regexp:"))
     if not path.is_absolute() or " " in entry.value:
-        raise entry.error("no absolute path of a file", "/path of a file of expressions")
+        raise entry.error("not the absolute path of a file", "/path of a file of expressions")
     return CheckFile(Watched(f"[checks] {entry.key}", path),
                      of_fields=entry.key != Kind.BODY.value)
 
@@ -105,7 +105,7 @@ def _domains(entries: Mapping[str, Entry]) -> list[str]:
     for each in words:
         if domain_problem(each.removeprefix("!")):
             raise entries["masquerade_domains"].error(
-                f"{names.escape(each)!r} is no domain", "domains, with ! before those that stay")
+                f"{names.escape(each)!r} is not a domain", "domains, with ! before those that stay")
     return words
 
 
@@ -116,5 +116,5 @@ def _classes(entries: Mapping[str, Entry], key: str, default: frozenset[Class]
     known = {each.value: each for each in Class}
     words = _words(entries, key)
     if not words or not set(words) <= set(known):
-        raise entries[key].error("no class of addresses", ", ".join(known))
+        raise entries[key].error("not a class of addresses", ", ".join(known))
     return frozenset(known[each] for each in words)

@@ -1,4 +1,4 @@
-"""Header and body checks carried out: what becomes of a mail, and its text with what was changed.
+"""Header and body checks carried out: what happens to a mail, and its text with what was changed.
 
     [checks]                                         of routes.conf
     header, mime_header, nested_header, body = /path of a file (omq.services.mail.check_file)

@@ -130,7 +130,7 @@ def _checked(address: str, role: str) -> str:
 
 def _new_fields(text: bytes, sender: str, host: str, scan_bytes: int, author: Author, mark: str
                 ) -> bytes:
-    """Trace and what the draft lacks, to stand before it."""
+    """Trace and what the draft lacks, to precede it."""
     present = {name for name, _, _ in mail.header_fields(text, scan_bytes)}
     now = format_datetime(datetime.fromtimestamp(clock.wall_ns() // clock.NS_PER_S, UTC))
     fields = [f"Received: by {host} ({author.program}, uid {author.uid}) id {mark};\r\n\t{now}"]
@@ -144,7 +144,7 @@ def _new_fields(text: bytes, sender: str, host: str, scan_bytes: int, author: Au
 
 
 def _named(full_name: str, address: str) -> str:
-    """The address behind the name of a person: no control character, encoded where it must be."""
+    """The address after the name of a person: no control character, encoded where it must be."""
     name = mail.one_line(full_name)[:NAME_CHARACTERS_MAX]
     return formataddr((name, address)) if name and address.isascii() else address
 

@@ -108,7 +108,7 @@ async def _mail(desk: Desk, uid: int, reader: asyncio.StreamReader, writer: asyn
             async with asyncio.timeout(settings.drop_timeout_s):
                 piece = await reader.read(min(_PIECE_BYTES, request.size - len(draft)))
             if not piece:
-                return False  # its author died; half a mail is no mail
+                return False  # its author died; half a mail is not a mail
             room = 2 * len(piece)  # the draft, and the mail made of it
             desk.users.take(uid, room, desk.memory, settings)
             held += room

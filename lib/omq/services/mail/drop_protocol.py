@@ -51,17 +51,17 @@ class Request:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise BadRequest(reason="this is no request of omq-sendmail") from error
+            raise BadRequest(reason="this is not a request of omq-sendmail") from error
         if not isinstance(found, dict):
-            raise BadRequest(reason="this is no request of omq-sendmail")
+            raise BadRequest(reason="this is not a request of omq-sendmail")
         to = found.get("to", ())
         if not isinstance(to, list | tuple) or not all(type(each) is str for each in to):
-            raise BadRequest(reason="its recipients are no list")
+            raise BadRequest(reason="its recipients are not a list")
         if any(not each.isprintable() for each in to):
             raise BadRequest(reason="a recipient has a control character")
         sender = found.get("sender")
         if sender is not None and type(sender) is not str:
-            raise BadRequest(reason="its sender is no text")
+            raise BadRequest(reason="its sender is not text")
         size = found.get("size")
         if type(size) is not int or size < 0:
             raise BadRequest(reason="it does not say how long the mail is")
@@ -72,7 +72,7 @@ class Request:
 def _text(found: dict[str, Any], key: str) -> str:
     value = found.get(key, "")
     if type(value) is not str:
-        raise BadRequest(reason=f"its {key} is no text")
+        raise BadRequest(reason=f"its {key} is not text")
     return value
 
 

@@ -84,7 +84,7 @@ def sender_problem(parameters: Mapping[str, str]) -> str:
         return "501 5.5.4 RET is FULL or HDRS"
     envid = parameters.get("ENVID")
     if envid is not None and (len(envid) > _ENVID_BYTES_MAX or not decoded(envid)):
-        return "501 5.5.4 ENVID is no xtext, or too long"
+        return "501 5.5.4 ENVID is not xtext, or too long"
     return ""
 
 
@@ -104,7 +104,7 @@ def dsn_request_of(parameters: Mapping[str, str]) -> DsnRequest | str:
     kind, _, text = orcpt.partition(";")
     if "ORCPT" in parameters and (
             len(orcpt) > _ORCPT_BYTES_MAX or _TYPE.fullmatch(kind) is None or not decoded(text)):
-        return "501 5.5.4 ORCPT is no type;xtext, or too long"
+        return "501 5.5.4 ORCPT is not type;xtext, or too long"
     return DsnRequest(notify, orcpt)
 
 

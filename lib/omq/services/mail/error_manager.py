@@ -1,10 +1,10 @@
 """error.manager: the reader of queue ERRMGR; it tells senders which recipients were not reached.
 
 Input: a mail message with `error.to`, `error.status` and `error.reason`
-(omq.services.mail.mail_message says how they stand in lines); it may be on other queues too, for
+(omq.services.mail.mail_message says how they are in lines); it may be on other queues too, for
 its other recipients.
 
-What becomes of it: a report (omq.services.mail.delivery_report) is put on ROUTER and the message
+What happens to it: a report (omq.services.mail.delivery_report) is put on ROUTER and the message
 leaves ERRMGR, in one atomic operation. What its sender does not want to be told (NOTIFY of RFC
 3461) is not told. A message with the null sender is itself a report, or must not be answered: it
 goes to queue ERROR, where an operator finds it with its reasons, and an event says so.
@@ -18,7 +18,7 @@ Loop protection: a report has the null sender, so whatever happens to it ends on
 second report.
 
 Crash argument: the handler has no side effect but the disposition. Killed before it, the message
-comes again and the same report is built; killed after it, all has happened. Never two reports.
+returns and the same report is built; killed after it, all has happened. Never two reports.
 
 Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable).
 """

@@ -103,7 +103,7 @@ def _tokens(field: bytes, at: int) -> Iterator[_Token]:
 
 
 def _comment_end(field: bytes, at: int) -> int:
-    """Behind the comment that is open at `at`; 0: it has no end."""
+    """After the comment that is open at `at`; 0: it has no end."""
     depth = 1
     for match in _IN_COMMENT.finditer(field, at):
         depth += {b"(": 1, b")": -1}.get(match[0], 0)

@@ -5,14 +5,14 @@ order). A message that was put on LOCAL by hand has only `mail.to`; the local pa
 On top of the body, which is written byte for byte, stand two header fields that final delivery
 adds (RFC 5321 section 4.4): Return-Path with the sender, Delivered-To with the address.
 
-What becomes of the message: all mailboxes written: done. A mailbox that cannot be written (disk or
+What happens to the message: all mailboxes written: done. A mailbox that cannot be written (disk or
 quota full, an error of the disk) is tried again: where it is the only one, the message is deferred;
 where others were written, a new message with only the failed ones takes its place on this queue,
 delayed, in the same atomic operation. Names that can be no mailbox, and users without one (see
 omq.services.mail.mailboxes): one new message to ERRMGR for these, in that operation too.
 
 Crash argument: killed after the last mailbox was written and before the disposition, the message
-comes again, each mailbox is found written, and it is done. Nothing is delivered twice, and nothing
+returns, each mailbox is found written, and it is done. Nothing is delivered twice, and nothing
 is finished that is not on disk.
 
 Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable).

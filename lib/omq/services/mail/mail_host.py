@@ -1,6 +1,6 @@
 """The name by which this host calls itself in mail: the setting, or the system's own name.
 
-It stands in the greeting and the Received field of smtp.server, in EHLO of unix.out and in reports.
+It is in the greeting and the Received field of smtp.server, in EHLO of unix.out and in reports.
 The resolver is not asked (`socket.getfqdn` would): a slow name server must not hold up mail.
 """
 

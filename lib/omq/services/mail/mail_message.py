@@ -224,7 +224,7 @@ def header_fields(body: bytes, scan_bytes: int, at: int = 0) -> Iterator[tuple[b
 
 
 def header_end(body: bytes, scan_bytes: int) -> int:
-    """Length of the header, without the empty line behind it."""
+    """Length of the header, without the empty line after it."""
     return max((end for _, _, end in header_fields(body, scan_bytes)), default=0)
 
 

@@ -6,7 +6,7 @@ with the rest takes its place, delayed; these properties carry over:
     unix.tries        tries before this queue message was made
     unix.since        wall clock of the first put, ns since 1970
 
-A deferral is no try where the peer was held or had enough to do. So the number of tries is known
+A deferral is not a try where the peer was held or had enough to do. So the number of tries is known
 from above only: by the deferrals, and by the time since the first put, in which no more fit at
 linear pauses. The smaller one counts: the pauses are then those of the rule, also for a message
 that was deferred without a try or waited long for its first one.

@@ -1,6 +1,6 @@
 """How much a mailbox holds, so that it takes no more than its quota, whoever delivers.
 
-What is counted: the files of new/ and cur/, and those of the folders beside them (".Archive"), by
+What is counted: the files of new/ and cur/, and those of the folders next to them (".Archive"), by
 their length. Counting looks at every file, so what was counted is remembered for as long as no
 folder of the mailbox has changed; before a mail is refused it is counted anew.
 

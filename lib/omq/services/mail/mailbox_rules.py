@@ -76,11 +76,11 @@ def rules_of(entries: Iterable[Entry], domains: Iterable[str]) -> MailboxRules:
 def _rule(entry: Entry, domains: frozenset[str]) -> tuple[str, MailboxRule]:
     key = entry.key.lower()
     if key[0] == "@" and key[1:] not in domains:
-        raise entry.error(f"{names.escape(key[1:])!r} is no domain of [local]",
+        raise entry.error(f"{names.escape(key[1:])!r} is not a domain of [local]",
                           ", ".join(sorted(domains)))
     if not set(key).isdisjoint(" /") or (key[0] != "@" and "@" in key and "*" not in key
                                          and not _is_mailbox(key)):
-        raise entry.error("no mailbox", "user, pattern, @domain or *")
+        raise entry.error("not a mailbox", "user, pattern, @domain or *")
     owner, _, quota = entry.value.partition(" ")
     return key, MailboxRule(_owner(entry, owner), _quota(entry, quota.strip()))
 
@@ -102,7 +102,7 @@ def _owner(entry: Entry, name: str) -> Owner | None:
     if found.pw_uid == os.geteuid():
         return None
     if os.geteuid() or not found.pw_uid:
-        raise entry.error(f"no mailbox can be {names.escape(name)}'s",
+        raise entry.error(f"a mailbox cannot belong to {names.escape(name)}",
                           "not root; another user than the service's only if that is root")
     return Owner(found.pw_uid, found.pw_gid)
 
@@ -113,4 +113,4 @@ def _quota(entry: Entry, text: str) -> int:
     try:
         return replace(entry, value=text).size(KIB, _QUOTA_BYTES_MAX)
     except ConfigError as error:
-        raise entry.error(f"no quota: {names.escape(text)}", _ALLOWED) from error
+        raise entry.error(f"not a quota: {names.escape(text)}", _ALLOWED) from error

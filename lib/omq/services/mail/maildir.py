@@ -20,10 +20,10 @@ file is there or not, but always whole; the redelivery looks, and syncs the fold
 before it says so. Not covered: a user who deletes the message between the crash and the redelivery
 gets it once more.
 
-A mailbox is no spool file: an error of its disk must not stop the daemon, so the calls go to the
+A mailbox is not a spool file: an error of its disk must not stop the daemon, so the calls go to the
 disk of omq.storage.durable directly, past its latch; the caller defers the message.
 
-Errors: BadName for a user name that is no mailbox name; OSError from the disk.
+Errors: BadName for a user name that is not a mailbox name; OSError from the disk.
 """
 
 from __future__ import annotations

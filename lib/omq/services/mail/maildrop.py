@@ -10,7 +10,7 @@ Invariants:
 1. `keep` returns after the file is durable under its name, and its author is answered after that.
 2. A file goes only after the queue manager acknowledged its message (drop_carrier), or to
    quarantine/, with a note.
-3. What has another name than NAME, or is no regular file, is not ours: reported, left alone.
+3. What has another name than NAME, or is not a regular file, is not ours: reported, left alone.
 
 Crash argument: a file appears by rename after its sync, so there is all of it or none; `.tmp` is
 what a death before that left, nobody was told of it, and the next start removes it. A death after
@@ -105,7 +105,7 @@ class Maildrop:
         try:
             return decode(read_file(self.folder / name, limit), name)
         except FileNotFoundError:
-            self._tell(name, "it has gone from the maildrop")
+            self._tell(name, "it is gone from the maildrop")
             self._forget(name)
         except DropDamaged as error:
             self._set_aside(name, str(error))
@@ -155,7 +155,7 @@ class Maildrop:
                 continue
             status = durable.status(self.folder / name)
             if NAME.fullmatch(name) is None or (status and not stat.S_ISREG(status.st_mode)):
-                self._tell(name, "this is no file of a mail; it is left alone")
+                self._tell(name, "this is not a mail file; it is left alone")
                 continue
             if status is not None:
                 kept = Kept(name, status.st_size, self._owner(name))
@@ -171,7 +171,7 @@ class Maildrop:
             return -1
 
     def _set_aside(self, name: str, reason: str) -> None:
-        """Into quarantine/, whole, with a note beside it; the note first."""
+        """Into quarantine/, whole, with a note next to it; the note first."""
         note = json.dumps({"file": f"maildrop/{name}", "reason": reason, "time": clock.wall_ns()})
         write_new_file(self._paths.quarantine / f"{name}.json", [note.encode() + b"\n"]).close()
         durable.rename(self.folder / name, self._paths.quarantine / name)

@@ -43,10 +43,10 @@ def source_of(entry: Entry, *, whole: bool, check: sources.Check | None = None) 
     place, _, statement = rest.partition(" ")
     path = Path(place)
     if kind not in ("file", "regexp", "sqlite", "ldap") or not path.is_absolute():
-        raise entry.error("no map", _ALLOWED)
+        raise entry.error("not a map", _ALLOWED)
     if kind == "sqlite":
         if not any(each in statement for each in (":address", ":local")):
-            raise entry.error("no statement, or it is the same for every address",
+            raise entry.error("not a statement, or one that is the same for every address",
                               "sqlite:/path select goto from alias where address = :address")
         return sources.SqliteMap(entry.key, path, statement.strip(), check)
     if statement:
@@ -65,9 +65,9 @@ def command_of(entry: Entry, text: str, allowed: str) -> Pipe:
         user, *words = shlex.split(text)
         uid = pwd.getpwnam(user).pw_uid
     except (ValueError, KeyError) as error:
-        raise entry.error(f"no command: {error}", allowed) from error
+        raise entry.error(f"not a command: {error}", allowed) from error
     if not words or not words[0].startswith("/"):
-        raise entry.error("no command with an absolute path", allowed)
+        raise entry.error("not a command with an absolute path", allowed)
     if not uid or (os.geteuid() and uid != os.geteuid()):
         raise entry.error(f"it cannot run as {names.escape(user)}",
                           "not root; another user than the service's only if that is root")

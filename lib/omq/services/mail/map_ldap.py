@@ -77,7 +77,7 @@ def load_directory(entry: Entry, path: Path) -> Directory:
     except ValueError as error:
         raise entries["url"].error(str(error), "ldap://host or ldaps://host:port") from error
     if url.scheme not in ("ldap", "ldaps") or not url.hostname or url.path not in ("", "/"):
-        raise entries["url"].error("no server", "ldap://host or ldaps://host:port")
+        raise entries["url"].error("not a server", "ldap://host or ldaps://host:port")
     starttls = "starttls" in entries and entries["starttls"].truth()
     if starttls and tls:
         raise entries["starttls"].error("ldaps:// has TLS from the first byte", "no, or ldap://")
@@ -90,7 +90,7 @@ def load_directory(entry: Entry, path: Path) -> Directory:
             raise entries["password"].error("it would go over the network in plain",
                                             "ldaps://, or starttls = yes")
     if value["ca_file"] and not os.path.isabs(value["ca_file"]):
-        raise entries["ca_file"].error("no absolute path", "/path of a PEM file")
+        raise entries["ca_file"].error("not an absolute path", "/path of a PEM file")
     return Directory(url.hostname, port, tls, starttls, value["base"], value["filter"],
                      value["attribute"], value["bind_dn"], value["password"], value["ca_file"])
 

@@ -17,7 +17,7 @@ Rules:
    alone; a statement of SQLite is stopped after its time; a command is killed with its children.
 2. A file is read again when it has changed. One that is wrong, empty, without an end of its last
    line or changed while it was read answers nothing: half a file is not the whole of it.
-3. A value that is no address makes the answer void, all of it.
+3. A value that is not an address makes the answer void, all of it.
 4. Nothing of a key can be an option, a second value or a part of a statement.
 """
 
@@ -53,7 +53,7 @@ _STEPS: Final = 1000  # of SQLite between two looks at the clock
 _READING: Final = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 
 Check = Callable[[str], str]
-"""Why this is no value; empty: it is one."""
+"""Why this is not a value; empty: it is one."""
 
 
 def recipient_problem(value: str) -> str:
@@ -76,7 +76,7 @@ def checked(source: str, values: Sequence[str], check: Check) -> tuple[str, ...]
         raise MapFailed(source, f"more than {VALUES_MAX} values for one key")
     for each in found:
         if problem := check(each):
-            raise MapFailed(source, f"{escape(each)!r} is no address: {problem}")
+            raise MapFailed(source, f"{escape(each)!r} is not an address: {problem}")
     return found or None
 
 
@@ -155,7 +155,7 @@ class RegexpMap:
             except re2.error as error:
                 reason = error.args[0] if error.args else error
                 told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-                raise MapFailed(where, f"no expression of RE2: {told}") from error
+                raise MapFailed(where, f"not an RE2 expression: {told}") from error
             values = tuple(each.strip() for each in found[2].split(",") if each.strip())
             for value in values:
                 _check_references(where, value, expression.groups)
@@ -245,7 +245,7 @@ class SqliteMap:
             raise MapFailed(self.name, f"more than {VALUES_MAX} rows for one key")
         found = [row[0] for row in rows if row[0] is not None]
         if not all(isinstance(each, str) for each in found):
-            raise MapFailed(self.name, "the first column is no text")
+            raise MapFailed(self.name, "the first column is not text")
         return checked(self.name, [one for each in found for one in each.split(",")], self.check)
 
 

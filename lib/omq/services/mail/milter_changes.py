@@ -103,5 +103,5 @@ def _address(value: bytes, *, utf8: bool, empty: bool = False) -> str:
         return ""
     problem = address_problem(address, utf8=utf8)
     if path is None or problem:
-        raise MilterWrong(f"it names what is no address: {problem}")
+        raise MilterWrong(f"it names something that is not an address: {problem}")
     return address

@@ -81,7 +81,7 @@ class Pieces:
         return bool(found)
 
     def _ends_part(self, end: int) -> bool | None:
-        """Whether another part follows this line; None: it is no boundary."""
+        """Whether another part follows this line; None: it is not a boundary."""
         for depth in reversed(range(len(self._boundaries))):
             boundary = self._boundaries[depth]
             if self._text.startswith(boundary, self._at, end):

@@ -2,18 +2,18 @@
 
 RFC 5321 section 5.1: the exchangers by preference; a domain without MX records is its own
 exchanger, if it has an address. RFC 7505: a single MX with the name "." says that there is no mail.
-Hosts that are this one, and those behind them in preference, are left out, so that mail does not
+Hosts that are this one, and those after them in preference, are left out, so that mail does not
 run in a circle.
 
 Bounds: all questions for a domain have `dns_timeout_s` together; of thousands of records the
 HOSTS_MAX most preferred count, of a host's addresses ADDRESSES_MAX. What was found is good for the
 time that the DNS says, between TTL_MIN_S and `dns_ttl_max_s`. The DNS takes any bytes for a name:
-what is no host name is left out, for `Peer` would read a "/" at its beginning as a UNIX socket.
+what is not a host name is left out, for `Peer` would read a "/" at its beginning as a UNIX socket.
 
 With `dns_validates` the AD bit of an answer counts, for the name servers verify signatures and the
 way to them is safe. Then TLSA records are asked of each exchanger of a domain whose mail is to be
 secured by DANE, if its MX records and its addresses are signed (RFC 7672 section 2.2). A question
-for TLSA that has no answer is no answer that there are none: such a host is not used.
+for TLSA that has no answer is not an answer that there are none: such a host is not used.
 
 A domain "=host:port" is a host that routes.conf names, of which the same is asked but for MX.
 
@@ -167,11 +167,11 @@ class NamesWorker:
         except (dns.exception.Timeout, dns.resolver.NoNameservers, OSError) as error:
             return Found(status="4.4.3", problem=f"looking up {domain} failed: {error}")
         except (dns.exception.DNSException, ValueError) as error:  # no name for the DNS
-            return _never(TTL_MIN_S, "5.1.2", f"{domain} is no domain: {error}")
+            return _never(TTL_MIN_S, "5.1.2", f"{domain} is not a domain: {error}")
 
     def _exchangers(self, domain: str) -> Found:
         if problem := domain_problem(domain):
-            return _never(TTL_MIN_S, "5.1.2", f"{domain} is no domain: {problem}")
+            return _never(TTL_MIN_S, "5.1.2", f"{domain} is not a domain: {problem}")
         answer = self._ask(domain, "MX")
         records, ttl_s = answer.records, answer.ttl_s
         listed = [(each.preference, str(each.exchange).rstrip(".").lower()) for each in records]
@@ -328,7 +328,7 @@ def _never(ttl_s: float, status: str, problem: str) -> Found:
 
 
 def _servers(text: str) -> list[Any]:
-    """Name servers: addresses, with a port behind it where it is another one. ValueError."""
+    """Name servers: addresses, with a port after it where it is another one. ValueError."""
     import dns.nameserver
 
     found = []

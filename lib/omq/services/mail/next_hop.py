@@ -119,7 +119,7 @@ class NextHops:
         if domain.startswith("["):
             address = literal(domain)
             if not address:
-                return _never(recipient, "5.1.2", "its address literal is no address")
+                return _never(recipient, "5.1.2", "its address literal is not an address")
             if leads_here((address,), self._routes.literals):
                 return _never(recipient, "5.4.6", f"mail for {domain} comes back to this host")
             return self._named(recipient, domain, Peer(address))

@@ -68,7 +68,7 @@ def tell_nobody(text: str, *, failed: bool) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """What lines need beside the peer: contexts (encrypt, verify, secure), the site's level, names
+    """What lines need next to the peer: contexts (encrypt, verify, secure), the site's level, names
     and passwords by peer; `tell` is told what became of handshakes, `note` of each line's TLS."""
 
     contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)

@@ -12,7 +12,7 @@ Rules:
 4. Its exit code is one of sysexits.h: 0 delivered; 75, 71, 74, a signal, a command that cannot be
    started: later; any other: never, with a status of RFC 3463.
 
-Crash argument: killed while the command runs, the mail comes again, and the command has it twice.
+Crash argument: killed while the command runs, the mail returns, and the command has it twice.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ OTHERS: Final = frozenset(("DISCARD", "HOLD", "PREPEND", "REDIRECT", "BCC", "INF
 
 
 class PolicyFailed(Exception):
-    """It is away, silent, or says what is no action."""
+    """It is away, silent, or says what is not an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _action(value: str) -> Action:
     word, _, text = value.partition(" ")
     word, text = word.upper(), text.strip()
     if _WORD.fullmatch(word) is None:
-        raise PolicyFailed("its action is no word")
+        raise PolicyFailed("its action is not a word")
     if word.isdigit():
         if len(word) == 3 and word[0] in "45":
             return Action(word, text, _reply(word, f"{word[0]}.7.1", text or "refused"))

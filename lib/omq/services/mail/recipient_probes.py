@@ -5,7 +5,7 @@ that mail that could only come back is refused to its client.
    over SMTP or LMTP: a session like unix.out's, without a text, from the null sender, with the same
    TLS and without a password.
 2. 250, 251 and 252 to RCPT: there is such a recipient; 5yz that is about the address (RFC 3463 X.1,
-   X.2, or without an enhanced status 550, 551, 553): there is none. Anything else is no answer.
+   X.2, or without an enhanced status 550, 551, 553): there is none. Anything else is not an answer.
 3. Bounded: probes at once, at one domain, and begun in a minute; answers that are remembered. What
    is beyond that, or has no answer in time, is 450, never a refusal for good.
 4. Threads ask; nobody but the session in question waits, for `smtp_verify_timeout_s` at most. An

@@ -74,7 +74,7 @@ BUILT_IN: Final = {action: Template(subject, _BUILT_IN_TEXT % sentence)
      "Your message could not be delivered yet. It is tried again; do not send it again."),
     (DELIVERED, "Mail was delivered", "Your message was delivered to the recipients below."),
     (RELAYED, "Mail was passed on",
-     "Your message was passed on to a host that does not tell what becomes of it."))}
+     "Your message was passed on to a host that does not report what happens to it."))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _field_problem(line: str, known: frozenset[str]) -> str:
         if piece[0] in ("{", "}"):
             return "a bracket alone; '{{' and '}}' stand for brackets"
         if piece[1] is not None and piece[1] not in known:
-            return (f"{{{escape(piece[1])}}} is no field here; known are "
+            return (f"{{{escape(piece[1])}}} is not a field here; known are "
                     f"{', '.join(sorted(known))}")
     return ""
 

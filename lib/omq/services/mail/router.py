@@ -5,11 +5,11 @@ finishes the input: one message for all visible recipients, on every queue that 
 once (LOCAL, UNIX, ERRMGR, ...), with `mail.to.QUEUE` and `mail.orig.QUEUE` for each reader; and a
 message of its own for every blind recipient elsewhere: one that neither To nor Cc names.
 
-The rules stand in omq.services.mail.routing. Most mail that comes by SMTP does not pass here:
+The rules are in omq.services.mail.routing. Most mail that comes by SMTP does not pass here:
 smtp.server has asked them already (`smtp_straight`).
 
 Crash argument: the handler has no side effect but the disposition. Killed before it, the message
-comes again and gives the same; killed after it, all has happened.
+returns and gives the same; killed after it, all has happened.
 
 Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable): a message
 whose header is no header is routed by its envelope alone, and one for which a map of addresses has

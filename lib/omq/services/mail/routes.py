@@ -137,7 +137,7 @@ class Routes:
     mailboxes: MailboxRules = field(default_factory=MailboxRules)
     senders: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by login
     relayed: frozenset[str] = frozenset()  # domains of others that mail is taken for
-    delimiter: str = ""  # between a user's name and what he puts behind it
+    delimiter: str = ""  # between a user's name and what he puts after it
     hops_max: int = 50
     blind_copies_max: int = 100
     blind_bytes_max: int = 64 * MIB
@@ -267,7 +267,7 @@ class Routes:
 
     def _mapped(self, key: str, look: Look) -> tuple[str, ...] | None:
         """What a map has for the address, or for the user before the delimiter. Only domains of
-        ours are asked about: a stranger's recipients elsewhere are no question."""
+        ours are asked about: a stranger's recipients elsewhere are not asked about."""
         local, domain = split_address(key)
         if not (self.is_local(key) or self._is_relayed(domain)):
             return None
@@ -277,8 +277,8 @@ class Routes:
         return None
 
     def without_extension(self, local: str) -> str:
-        """The user's name in a local part (RFC 5233): what stands before the delimiter, if there
-        is one behind a first character."""
+        """The user's name in a local part (RFC 5233): what precedes the delimiter, if there
+        is one after a first character."""
         at = local.find(self.delimiter, 1) if self.delimiter else -1
         return local[:at] if at > 0 else local
 

@@ -130,7 +130,8 @@ def load_routes(conf_dir: Path | None, hostname: str = "") -> Routes:
 
 def _language(entry: Entry) -> str:
     if _LANGUAGE.fullmatch(entry.value.lower()) is None:
-        raise entry.error(f"{names.escape(entry.value)!r} is no language tag", "en, de-at, pt-br")
+        raise entry.error(f"{names.escape(entry.value)!r} is not a language tag",
+                          "en, de-at, pt-br")
     return entry.value.lower()
 
 
@@ -168,7 +169,7 @@ def _check_postmaster(routes: Routes, local: Section, aliases: Section) -> None:
             reason = failures[0].reason if failures else "it leads nowhere"
             at = aliases if aliases.entries else local
             raise at.error(f"mail for {POSTMASTER}@{domain} cannot be delivered: {reason}",
-                           "an alias that leads to somebody, or none")
+                           "an alias that leads to an address, or none")
 
 
 def _literals(local: Section, default: frozenset[str]) -> frozenset[str]:
@@ -192,7 +193,7 @@ def _listed(local: Section, words: tuple[str, ...]) -> frozenset[str]:
             continue
         path = Path(word.removeprefix(_FILE))
         if not word.startswith(_FILE) or not path.is_absolute():
-            raise entry.error(f"{names.escape(word)!r} is no source of users",
+            raise entry.error(f"{names.escape(word)!r} is not a source of users",
                               f"{_FILE}/path or {_SYSTEM}")
         try:
             if path.stat().st_size > _USER_BYTES_MAX:
@@ -217,7 +218,7 @@ def _peer(entry: Entry, pipes: Mapping[str, Pipe]) -> Peer:
     peer = peer_of(rest if channel == "lmtp" and colon else entry.value)
     if peer is None or (channel == "lmtp" and colon and not peer.port):
         shown = names.escape(entry.value)
-        raise entry.error(f"{shown!r} is no peer", "host, host:port, [::1]:port, lmtp:/socket, "
+        raise entry.error(f"{shown!r} is not a peer", "host, host:port, [::1]:port, lmtp:/socket, "
                           "lmtp:host:port or pipe:name")
     return replace(peer, channel=channel) if channel == "lmtp" and colon else peer
 
@@ -233,15 +234,15 @@ def _delimiter(local: Section) -> str:
     entry = local.entries.get("delimiter")
     if entry is None or entry.value in ("", *_DELIMITERS):
         return entry.value if entry is not None else ""
-    raise entry.error("no delimiter", f"one of {' '.join(_DELIMITERS)}, or nothing")
+    raise entry.error("not a delimiter", f"one of {' '.join(_DELIMITERS)}, or nothing")
 
 
 def _tls_rule(entry: Entry) -> TlsRule:
     level, *hosts = entry.value.lower().replace(",", " ").split() or [""]
     if level not in TLS_LEVELS or (hosts and level not in ("verify", "secure")) or (
             not all(map(_TLS_HOST.fullmatch, hosts))):
-        raise entry.error("no rule for TLS", f"{', '.join(TLS_LEVELS)}; patterns of names "
-                          "behind verify and secure")
+        raise entry.error("not a TLS rule", f"{', '.join(TLS_LEVELS)}; patterns of names "
+                          "after verify and secure")
     return TlsRule(level, tuple(hosts))
 
 
@@ -270,10 +271,11 @@ def _alias(entry: Entry) -> tuple[str, tuple[str, ...]]:
     for address in (entry.key, *members):
         problem = address_problem(address, smtputf8=True)
         if problem is not None or " " in address:
-            raise entry.error(f"{names.escape(address)!r} is no address: {problem or 'a space'}",
-                              "one or more addresses or names, separated by commas")
+            raise entry.error(f"{names.escape(address)!r} is not an address: "
+                              f"{problem or 'a space'}", "one or more addresses or names, "
+                              "separated by commas")
     if not members:
-        raise entry.error("an alias for nobody", "one or more addresses or names")
+        raise entry.error("an alias without members", "one or more addresses or names")
     return entry.key.lower(), members
 
 

@@ -19,7 +19,7 @@ Rules:
    one report. Those elsewhere have a message each; beyond `blind_copies_max`, or where copies would
    exceed `blind_bytes_max`, they share some.
 
-Errors: MapFailed alone; a message whose header is no header is routed by its envelope.
+Errors: MapFailed alone; a message whose header is not a header is routed by its envelope.
 """
 
 from __future__ import annotations

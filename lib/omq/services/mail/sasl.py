@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MECHANISMS: Final = ("PLAIN", "LOGIN")
-_NOT_BASE64: Final = "501 5.5.2 that is no base64"
-_NOT_PLAIN: Final = "501 5.5.2 that is no answer of this mechanism"
+_NOT_BASE64: Final = "501 5.5.2 that is not base64"
+_NOT_PLAIN: Final = "501 5.5.2 that is not an answer of this mechanism"
 _USER: Final = "VXNlcm5hbWU6"  # "Username:", which some clients wait for
 _PASSWORD: Final = "UGFzc3dvcmQ6"
 
@@ -58,7 +58,7 @@ def _plain(first: bytes | None) -> Exchange:
     if len(parts) != 3 or not parts[1]:
         raise SaslError(_NOT_PLAIN)
     if parts[0] not in ("", parts[1]):
-        raise SaslError("535 5.7.8 nobody may act for somebody else here")
+        raise SaslError("535 5.7.8 acting for another user is not allowed here")
     return Credentials("PLAIN", parts[1], parts[2])
 
 

@@ -37,10 +37,10 @@ def _line(entry: Entry) -> tuple[str, frozenset[str]]:
         domain = word[1:] if word[0] == "@" else ""
         if word != ANY and not domain and (
                 "@" not in word or " " in word or address_problem(word, smtputf8=True)):
-            raise entry.error(f"{names.escape(word)!r} is no sender",
+            raise entry.error(f"{names.escape(word)!r} is not a sender",
                               "addresses, @domains or *, separated by commas")
     if not words:
-        raise entry.error("nobody to send as", "addresses, @domains or *")
+        raise entry.error("no sender to send as", "addresses, @domains or *")
     return entry.key.lower(), frozenset(_plain(word) for word in words)
 
 

@@ -34,7 +34,7 @@ _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u0080-\U0010fff
 
 
 def grammar_problem(address: str) -> str | None:
-    """Why this is no address of the grammar; None when it is."""
+    """Why this is not an address of the grammar; None when it is."""
     local, at, domain = address.rpartition("@")
     if not at:
         local, domain = address, ""
@@ -60,9 +60,9 @@ def plain_local(local: str) -> str:
 
 
 def domain_problem(domain: str) -> str | None:
-    """Why this is no domain and no address literal."""
+    """Why this is neither a domain nor an address literal."""
     if domain.startswith("["):
-        return None if literal(domain) else "its address literal is no address"
+        return None if literal(domain) else "its address literal is not an address"
     if len(domain.encode()) > DOMAIN_BYTES_MAX:
         return f"its domain has more than {DOMAIN_BYTES_MAX} bytes"
     for label in domain.removesuffix(".").split("."):
@@ -83,7 +83,7 @@ def literal(domain: str) -> str:
 
 
 def path_of(text: str) -> tuple[str, str] | None:
-    """(address, rest behind it) of a path in angle brackets; a source route (RFC 5321 appendix C)
+    """(address, rest after it) of a path in angle brackets; a source route (RFC 5321 appendix C)
     is left out. None: no path."""
     found = _PATH.match(text)
     return None if found is None else (found[1], found[2])

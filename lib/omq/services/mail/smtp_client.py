@@ -41,7 +41,7 @@ from omq.services.mail.smtp_reply import Reply, Result, Verdict
 _BARE = re.compile(rb"\r\n|\r|\n")
 _LINE_DOT = re.compile(rb"^\.", re.MULTILINE)
 _NETWORK = (OSError, smtplib.SMTPException, ValueError)  # the last: words that mean nothing
-_SIZE_DIGITS_MAX = 20  # RFC 1870 section 3; what is longer is no limit that a text could meet
+_SIZE_DIGITS_MAX = 20  # RFC 1870 section 3; what is longer is not a limit that a text could meet
 
 
 class _DeadError(Exception):

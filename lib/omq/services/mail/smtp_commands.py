@@ -10,7 +10,7 @@ Rules:
    has had `smtp_client_logins_max` wrong ones (454). What is wrong, name or password, is not told.
 3. Where a password cannot be looked at (no memory, no thread) its client is told 454; where any
    other command fails in a way that nobody foresaw, 421. It is event 7206, and nobody waits.
-4. An answer to 334 is no command, whatever it looks like; its length is that of any line.
+4. An answer to 334 is not a command, whatever it looks like; its length is that of any line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from omq.services.mail.smtp_trace import fit
 from omq.services.network.tls import Secured
 
 _NO_SERVICE: Final = frozenset(("CONNECT", "GET", "HEAD", "POST", "PUT"))
-"""Who says this is no mail client, but something that was led here (a browser, a proxy)."""
+"""Who says this is not a mail client, but something that was led here (a browser, a proxy)."""
 
 
 class SmtpCommands(MappingCommands):
@@ -109,7 +109,7 @@ class SmtpCommands(MappingCommands):
 
     def failed(self, error: Exception) -> Answer:
         """What is said where a command could not be carried out: what the session had done is not
-        known, so it ends, and with it the transaction. Its client comes again (421)."""
+        known, so it ends, and with it the transaction. Its client returns (421)."""
         self._tell_failed("a command", error)
         return Answer("421 4.3.0 an error of this server, try again later", close=True)
 

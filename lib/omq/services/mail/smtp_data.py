@@ -54,7 +54,7 @@ class Memory:
 
 
 class Text:
-    """One text behind a `head` of ours. Feed it until `ended`, then `take` or `drop` it; `drop` may
+    """One text after a `head` of ours. Feed it until `ended`, then `take` or `drop` it; `drop` may
     come at any time."""
 
     def __init__(self, memory: Memory, size_max: int, line_max: int, head: bytes = b"") -> None:
@@ -72,7 +72,7 @@ class Text:
         self._line = 0  # bytes of the line that is under way
 
     def feed(self, data: bytes) -> bytes:
-        """Take these bytes; returns those behind the end of the text."""
+        """Take these bytes; returns those after the end of the text."""
         self.received += len(data)
         whole = self._held + data
         end = whole.find(END)

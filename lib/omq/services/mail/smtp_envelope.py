@@ -1,4 +1,4 @@
-"""MAIL, RCPT, DATA and RSET of one SMTP session: whose mail is taken for whom. What becomes of the
+"""MAIL, RCPT, DATA and RSET of one SMTP session: whose mail is taken for whom. What happens to the
 text is the matter of omq.services.mail.smtp_storing.
 
 Rules:
@@ -128,7 +128,7 @@ class EnvelopeCommands:
             return problem
         wrong = address_problem(path[0], utf8=utf8) if path[0] else None
         if wrong is not None:
-            return f"553 5.1.7 the sender is no address: {wrong}"
+            return f"553 5.1.7 the sender is not an address: {wrong}"
         if self._user and not may_send_as(self._handler.policy.routes, self._user, path[0]):
             return self._no("MAIL", f"553 5.7.1 {fit(self._user)} may not send as this address",
                             path[0])
@@ -163,7 +163,7 @@ class EnvelopeCommands:
                 own=False):
             return self._no("RCPT", "450 4.7.1 too many recipients of this user", address)
         if (problem := address_problem(address, utf8=given.utf8)) is not None:
-            return f"553 5.1.3 the recipient is no address: {problem}"
+            return f"553 5.1.3 the recipient is not an address: {problem}"
         routes, named = policy.routes, address
         if routes.rewriting and self._listener is not Listener.RETURNED:
             address = routes.rewriting.of(named, Class.ENVELOPE_RECIPIENT, known)

@@ -32,7 +32,7 @@ ADDRESSES_KNOWN_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What becomes of a command: the reply; a text that follows; the end of the session; TLS; or,
+    """What happens to a command: the reply; a text that follows; the end of the session; TLS; or,
     in place of a reply, work that gives another answer."""
 
     reply: str

@@ -16,14 +16,14 @@ class Input:
 
     def __init__(self) -> None:
         self._buffer = b""
-        self._at = 0  # what stands before it in the buffer is done
+        self._at = 0  # what precedes it in the buffer is done
         self._overlong = False  # inside a command line that is too long
 
     def __bool__(self) -> bool:
         return self._at < len(self._buffer)
 
     def add(self, data: bytes) -> None:
-        """This came, behind the rest."""
+        """This came, after the rest."""
         self._buffer = self.take() + data
 
     def take(self) -> bytes:

@@ -7,7 +7,7 @@ Rules:
 2. They are asked in their order, each about the mail as those before it left it. The first refusal
    counts, in the filter's own words; a refused recipient is that recipient's matter.
 3. One that is away, silent or wrong is asked nothing more about this mail, and changes nothing;
-   `smtp_milter_default` says what becomes of the mail: it is accepted, refused for now, or for
+   `smtp_milter_default` says what happens to the mail: it is accepted, refused for now, or for
    good. Event 1519 tells of it, at a bounded rate.
 4. A mail that is quarantined is taken, and put on DEFER, which no service reads, with the reason in
    its property mail.held; an operator moves it to ROUTER. A mail that is discarded, or whose
@@ -238,7 +238,7 @@ class MilterCommands(VerifyingCommands):
                     given.resolved[each] = self._handler.policy.resolved(each)[1]
 
     def _failed(self, given: Transaction, milter: Milter, error: Exception) -> Verdict:
-        """What becomes of the mail."""
+        """What happens to the mail."""
         milter.close()
         self._milters = tuple(each for each in self._milters if each is not milter)
         self._handler.rated.event(events.SMTP_MILTER_FAILED, WARNING, milter.place,

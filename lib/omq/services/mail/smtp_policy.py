@@ -110,14 +110,14 @@ def _checked(settings: Settings, conf_dir: Path, spool: Path, routes: Routes) ->
     users = load_users(conf_dir, settings.submission_users) if settings.submission_users else None
     for key in ("submission_port", "submissions_port"):
         if getattr(settings, key) >= 0 and (tls is None or users is None):
-            raise wrong(conf_dir, key, "passwords need TLS, and somebody who has one",
+            raise wrong(conf_dir, key, "passwords need TLS, and a file of users",
                         "-1, or smtp_tls_certificate and submission_users set")
     asked = peer_of(settings.smtp_filter) if settings.smtp_filter else None
     if settings.smtp_filter and (asked is None or not asked.port):
-        raise wrong(conf_dir, "smtp_filter", "this is no host and port", "host:port, or nothing")
+        raise wrong(conf_dir, "smtp_filter", "this is not a host and port", "host:port, or nothing")
     if asked is not None and settings.smtp_filter_return_port < 0:
         raise wrong(conf_dir, "smtp_filter_return_port", "the filter could give nothing back",
-                    "a port of this host, which the filter is told")
+                    "a port of this host, which the filter must know")
     return Policy(settings, routes, hostname,
                   _networks(settings.smtp_relay_networks, conf_dir),
                   Mailboxes.of(settings, spool, routes), tls, users, asked,

@@ -7,7 +7,7 @@ Rules:
 2. `smtp_policy_for`: clients that may not send to everybody, as strangers do, or all.
 3. One that is away, silent or wrong refuses for now (451), or is passed over: smtp_policy_default.
    Event 1520, at a bounded rate.
-4. PREPEND's field stands before the text, once a mail however many recipients brought it; HOLD,
+4. PREPEND's field precedes the text, once a mail however many recipients brought it; HOLD,
    DISCARD, REDIRECT and BCC concern the whole mail, as in Postfix.
 
 Each session waits for its own answer alone.
@@ -95,14 +95,14 @@ class AskingCommands(FilteringCommands):
             given.held = GONE
         elif found.word == "PREPEND":
             if _FIELD.fullmatch(found.text) is None:
-                raise PolicyFailed("what it wants prepended is no field of a header")
+                raise PolicyFailed("what it wants to prepend is not a header field")
             if found.text not in given.prepended and len(given.prepended) < _ADDED_MAX:
                 given.prepended.append(found.text)
         elif found.word in ("REDIRECT", "BCC"):
             address = found.text.strip("<>")
             problem = address_problem(address, utf8=given.utf8)
             if problem:
-                raise PolicyFailed(f"it names what is no address: {problem}")
+                raise PolicyFailed(f"it names something that is not an address: {problem}")
             given.redirected = address if found.word == "REDIRECT" else given.redirected
             if found.word == "BCC" and address not in given.added and (
                     len(given.added) < _ADDED_MAX):

@@ -1,6 +1,6 @@
 """One SMTP session: an asyncio protocol that reads commands, takes the text and answers.
 
-What is allowed stands in omq.services.mail.smtp_commands, the text while it comes in
+What is allowed is in omq.services.mail.smtp_commands, the text while it comes in
 omq.services.mail.smtp_data, the put in omq.services.mail.smtp_intake.
 
 Rules:

@@ -18,7 +18,7 @@ def received_field(hostname: str, helo: str, peer: str, protocol: str, mail_id: 
                    recipients: Sequence[str], secured: str = "") -> bytes:
     """The field, as bytes with CRLF. A single recipient is named; of several none, for the blind.
 
-    `protocol` is SMTP, ESMTP, UTF8SMTP, with S and A behind it (RFC 3848, RFC 6531 4.3)."""
+    `protocol` is SMTP, ESMTP, UTF8SMTP, with S and A after it (RFC 3848, RFC 6531 4.3)."""
     literal = f"IPv6:{peer}" if ":" in peer else peer
     only = recipients[0] if len(recipients) == 1 else ""
     target = f"\r\n\tfor <{only}>" if only and only.isascii() else ""
@@ -48,7 +48,7 @@ def protocol(*, extended: bool, utf8: bool, secured: bool, known: bool) -> str:
 
 def submitted(body: bytes, head_bytes: int, hostname: str, mail_id: str, scan_bytes: int) -> bytes:
     """A text with the fields that a submission server adds (RFC 6409 section 8): Date and
-    Message-ID, behind the first `head_bytes`, if they are missing."""
+    Message-ID, after the first `head_bytes`, if they are missing."""
     there = {name for name, _, _ in header_fields(body, scan_bytes)}
     now = _date(clock.wall_ns() // clock.NS_PER_S)
     more = "" if b"date" in there else f"Date: {now}\r\n"

@@ -27,7 +27,7 @@ _LINE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,31})[ \t]*:[ \t]*(.*?)[
 
 
 class NotAPolicyError(Exception):
-    """This is no policy."""
+    """This is not a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def policy_of(data: bytes, identity: str) -> StsPolicy:
     try:
         lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise NotAPolicyError("it is no UTF-8") from error
+        raise NotAPolicyError("it is not UTF-8") from error
     fields: dict[str, str] = {}
     patterns: list[str] = []
     for line in lines:
@@ -88,9 +88,9 @@ def policy_of(data: bytes, identity: str) -> StsPolicy:
         raise NotAPolicyError(f"its version is not {_VERSION}")
     mode, age = fields.get("mode", ""), fields.get("max_age", "")
     if mode not in MODES:
-        raise NotAPolicyError(f"its mode is none of {', '.join(MODES)}")
+        raise NotAPolicyError(f"its mode is not one of {', '.join(MODES)}")
     if not (age.isascii() and age.isdigit() and len(age) <= 10):
-        raise NotAPolicyError("max_age is no number of seconds")
+        raise NotAPolicyError("max_age is not a number of seconds")
     if not patterns and mode != "none":
         raise NotAPolicyError("it names no mx")
     if len(patterns) > PATTERNS_MAX:
@@ -102,5 +102,5 @@ def _pattern(text: str) -> str:
     name = text.lower().rstrip(".")
     problem = domain_problem(name.removeprefix("*."))
     if problem:
-        raise NotAPolicyError(f"mx {text[:60]!r} is no name of hosts: {problem}")
+        raise NotAPolicyError(f"mx {text[:60]!r} is not a name of hosts: {problem}")
     return name

@@ -11,7 +11,7 @@ that had it.
 Which message goes when, by which process, is the scheduler's matter (omq.services.delivery): a peer
 that is slow, silent or dead holds up nobody else's mail.
 
-What becomes of a message, in one atomic operation after its peers were asked:
+What happens to a message, in one atomic operation after its peers were asked:
 * delivered everywhere: done;
 * refused for good (5yz, no peer, time over): one new message to ERRMGR for these recipients;
 * refused for now (4yz): where ALL recipients were, the message is deferred; where some were, a new,
@@ -23,7 +23,7 @@ What becomes of a message, in one atomic operation after its peers were asked:
 Where ERRMGR takes nothing, the report that is due waits on this queue, in a message with
 `unix.ended`: nothing is sent again for it.
 
-Crash argument: killed between the peer's 250 and the disposition, the message comes again and is
+Crash argument: killed between the peer's 250 and the disposition, the message returns and is
 sent again: the peer gets it twice (inherent in SMTP, RFC 1047; the Message-ID is the same). Killed
 before the 250, nothing has happened. Never lost: it leaves the queue only with every recipient
 accounted for.
@@ -153,7 +153,7 @@ class UnixOutService(ChannelService):
         recipients = tuple(dict.fromkeys(mail.lines(own))) or envelope.recipients
         problems = {each: mail.address_problem(each, smtputf8=True) for each in recipients}
         if envelope.sender and mail.address_problem(envelope.sender, smtputf8=True):
-            problems = dict.fromkeys(recipients, "the sender is no address")
+            problems = dict.fromkeys(recipients, "the sender is not an address")
         ways: dict[str, Way] = {each.recipient: each for each in known}
         for each in recipients:
             if each not in ways:

@@ -1,4 +1,4 @@
-"""What becomes of a mail of unix.out when its peers were asked: one operation of the manager.
+"""What happens to a mail of unix.out when its peers were asked: one operation of the manager.
 
 Beside what fails, a sender may want to be told of other ends (omq.services.mail.dsn): of a delay,
 once, after `delay_warning_s`; and, where he asked for it, that a mail was passed on to a host that
@@ -29,7 +29,7 @@ WARNED: Final = "unix.warned"
 
 def disposition(message: Message, queue: str, results: Sequence[Result], retry: Retry,
                 pause_s: float) -> Disposition:
-    """What becomes of the message, given what happened to each recipient."""
+    """What happens to the message, given what happened to each recipient."""
     later = [each for each in results if each.verdict is Verdict.TEMPORARY]
     failed = [each for each in results if each.verdict is Verdict.PERMANENT]
     if later and len(later) == len(results):

@@ -19,7 +19,7 @@ Rules:
    ...); any other: its sender gets a report, with the command's own words.
 
 Crash argument: the message leaves its queue only after exit code 0, or with a report. Killed while
-the command runs, or after it and before the disposition, the mail comes again and the command has
+the command runs, or after it and before the disposition, the mail returns and the command has
 it twice, with the same Message-ID. Where ERRMGR takes no report of a mail that was given away, the
 report alone waits on this queue (`unix.ended`): nothing is given away again for it.
 
@@ -150,7 +150,7 @@ class XportOutService(Service):
                                 for each in job.recipients))
 
     def _end(self, job: _Job, results: Sequence[Result]) -> Disposition:
-        """What becomes of the message."""
+        """What happens to the message."""
         message, settings = job.message, self.context.settings
         retry = Retry.of(message, clock.wall_ns())
         expired = not settings.soft_bounce and retry.expired(settings.unix_retry_expiry_s)

@@ -1,6 +1,6 @@
 """Back-pressure: clients wait a little so that pool.writer is never far behind.
 
-A restart redoes what lies behind the last checkpoint, and the disk holds it. Short-lived messages
+A restart redoes what lies after the last checkpoint, and the disk holds it. Short-lived messages
 cost pool.writer next to nothing, but those that live for seconds are written, cleared and their
 bodies moved, which is more work than the manager has with them: under a lasting load the checkpoint
 falls behind without bound. So the manager pauses between two groups, in proportion to the work of
@@ -51,7 +51,7 @@ class LagLimits:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How it is: behind the checkpoint; `room` 0 to 1: how far free space is into the margin."""
+    """How it is: after the checkpoint; `room` 0 to 1: how far free space is into the margin."""
 
     frames: int
     bytes: int = 0

@@ -3,7 +3,7 @@
 Wall time minus time since boot is the same in each turn, but for what ntpd slews. A change of
 STEP_NS from one look to the next is a step. Nothing hangs on its being noticed: what follows the
 wall clock is compared with it in each turn (core.engine.deadlines). The manager looks when a turn
-sees it, and with its chores, every few seconds at least; what was slewed till then is no step.
+sees it, and with its chores, every few seconds at least; what was slewed till then is not a step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Is this spool where it was, does no other process serve a copy of it, and no other member of its
-instance go on in its place (services.manager.fencing)? Asked at each start, behind the manager's
+instance go on in its place (services.manager.fencing)? Asked at each start, after the manager's
 lock.
 
-A live twin of our user is refused. A copy beside its original is served with a warning at each
+A live twin of our user is refused. A copy next to its original is served with a warning at each
 start, until `omqrecover identity` says that this one goes on; a spool that was moved or restored is
 noted once.
 

@@ -90,14 +90,14 @@ class Parts:
 
     def begin(self, mono_ns: int, grace_s: int) -> None:
         """It can be reached from now on: the time begins in which clients of an earlier manager
-        come back. However long the start has taken, it is no fault of theirs. Behind a promotion
+        come back. However long the start has taken, it is not a fault of theirs. After a promotion
         none of them can: they were clients of the primary's spool."""
         grace_ns = 0 if self.new_term else grace_s * clock.NS_PER_S
         self.engine.limbo_until = mono_ns + grace_ns
         self.control.queues.ends.begin(mono_ns, grace_ns)
 
     def close_in_order(self, wall_ns: int, mono_ns: int) -> bool:
-        """A clean end, behind a group that is committed: everybody is told, the journal says STOP,
+        """A clean end, after a group that is committed: everybody is told, the journal says STOP,
         the IPC objects go. False: the disk has no room for the STOP, which only history misses."""
         engine = self.engine
         engine.begin(wall_ns, mono_ns)

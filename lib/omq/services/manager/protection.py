@@ -1,6 +1,6 @@
 """What an acknowledgement of this manager means: on this disk, or on those of standbys, too
 (`standby_sync`, ipc.server.held_replies), and nothing where the lease is over (leased_replies).
-Each change is an event, a frame of the journal, and stands in run/protection.json for status,
+Each change is an event, a frame of the journal, and is in run/protection.json for status,
 alarms and metrics.
 
 The frame is in the group that the change comes with: who goes on alone has said so on its disk

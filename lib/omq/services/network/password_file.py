@@ -66,11 +66,11 @@ def load_users(conf_dir: Path, path: str, setting: str = "submission_users",
             argon2.extract_parameters(text)
         except argon2.exceptions.InvalidHashError as error:
             raise ConfigError(file=Path(path), line=number, key=name or setting,
-                              reason="there is no hash behind the colon", allowed=_LINE) from error
+                              reason="there is no hash after the colon", allowed=_LINE) from error
         if not name or name in found:
             raise ConfigError(file=Path(path), line=number, key=name or setting,
-                              reason="the name is missing, or stands twice", allowed=_LINE)
+                              reason="the name is missing, or is there twice", allowed=_LINE)
         found[name] = text
     if not found:
-        raise wrong(conf_dir, setting, f"{path} names nobody", _LINE)
+        raise wrong(conf_dir, setting, f"{path} has no users", _LINE)
     return Users(found)

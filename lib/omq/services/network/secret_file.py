@@ -1,7 +1,7 @@
 """Files that hold secrets: keys, names and passwords. Read whole, and only when nobody else can.
 
 A file is taken when its owner is root or who runs this (root takes anybody's), its group may at
-most read it, and others may do nothing. What would be read by a stranger is no secret, and is
+most read it, and others may do nothing. What would be read by a stranger is not a secret, and is
 refused before it is used.
 
 Errors: ConfigError with the key that names the file.
@@ -35,7 +35,7 @@ def read_secret(conf_dir: Path, key: str, path: str) -> str:
         with open(path, "rb") as file:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode) or state.st_size > BYTES_MAX:
-                raise wrong(conf_dir, key, f"{path} is no file, or too large", _ALLOWED)
+                raise wrong(conf_dir, key, f"{path} is not a file, or too large", _ALLOWED)
             foreign = os.geteuid() and state.st_uid not in (0, os.geteuid())
             if state.st_mode & _OTHERS or foreign:
                 raise wrong(conf_dir, key, f"others can read or change {path}", _ALLOWED)

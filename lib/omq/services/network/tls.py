@@ -111,7 +111,7 @@ async def accepted(protocol: asyncio.Protocol, transport: asyncio.Transport,
                    ) -> asyncio.Transport | Exception:
     """A client's handshake over a transport that is not being read: what takes its place, or why
     there is none; the line is cut then."""
-    problem: Exception = ConnectionResetError("the client has gone")
+    problem: Exception = ConnectionResetError("the client is gone")
     try:
         if context is not None:  # a reload may have taken the certificate away
             found = await asyncio.get_running_loop().start_tls(

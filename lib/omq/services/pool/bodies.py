@@ -1,6 +1,6 @@
-"""What pool.writer does with bodies behind the checkpoint: relocate, retire, compact.
+"""What pool.writer does with bodies after the checkpoint: relocate, retire, compact.
 
-Journal files more than `journal_files_kept` behind the checkpoint are to go. Bodies that are still
+Journal files more than `journal_files_kept` after the checkpoint are to go. Bodies that are still
 needed are copied to the store, synced, and the manager is asked to take the new places (RELOCATE).
 A store file of which little is live is emptied the same way.
 
@@ -13,7 +13,7 @@ Where the disk is short (storage.disk_usage) no journal file is kept for reading
 (services.pool.history): a put is refused only when neither helps.
 
 Journal files go oldest first and never leave a gap: with both slots of poolctrl lost, everything
-that is kept is redone over the pool, and redo must see every frame behind the first that it sees.
+that is kept is redone over the pool, and redo must see every frame after the first that it sees.
 
 While the pool has a record that the manager could not read at its start, or a file that is not what
 was written into it (`differing`), nothing that may be needed is deleted: retired journal files go
@@ -104,7 +104,7 @@ class BodyKeeper:
         return bool(self.empty)
 
     def round(self, checkpoint_lsn: int, journal: int, manager: Callable[[], Relocator]) -> None:
-        """One round behind the checkpoint at `checkpoint_lsn`, which goes on in file `journal`."""
+        """One round after the checkpoint at `checkpoint_lsn`, which goes on in file `journal`."""
         self.gained = 0
         if not self.index.complete:
             return

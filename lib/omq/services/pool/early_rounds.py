@@ -1,7 +1,7 @@
 """When pool.writer must not wait for its interval: a queue was cleared, its disk is wanted back.
 
 The manager says up to which LSN it has deleted (Counter.SPACE_WANTED). A checkpoint that covers it
-is taken at once, and a round of bodies behind it; what is seen empty there goes in the next ones
+is taken at once, and a round of bodies after it; what is seen empty there goes in the next ones
 (omq.services.pool.bodies says why it takes two). Nothing else is done than at a checkpoint of its
 time, so the crash argument is the same: only its time is another.
 

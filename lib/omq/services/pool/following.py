@@ -1,10 +1,10 @@
-"""One queue manager followed by pool.writer: checkpoints, and what comes behind them.
+"""One queue manager followed by pool.writer: checkpoints, and what comes after them.
 
 Each `pool_poll_ms`: is the manager still there; is the next journal file prepared; is a checkpoint
 due (at once when a queue was cleared, or the disk is short); a quarter as often while the manager
 writes nothing, without a rest while as much journal lies ahead as one checkpoint should hold. Its
 end wakes at once. The journal is read only when a checkpoint is due: what was born and finished in
-between then costs next to nothing. Behind a checkpoint comes a round of omq.services.pool.bodies.
+between then costs next to nothing. After a checkpoint comes a round of omq.services.pool.bodies.
 
 Invariants: 1. nothing is written without the pool lock, which is owned here; 2. only frames up to
 the manager's durable LSN are applied; 3. when the manager is seen gone, the lock is released at
@@ -251,7 +251,7 @@ class Following:
             self._refused("checkpoint", error)
 
     def _round(self) -> None:
-        """Bodies, behind the checkpoint."""
+        """Bodies, after the checkpoint."""
         try:
             self._bodies.round(self._checkpoint_lsn, self._journal, self._manager)
         except OmqError as error:

@@ -6,7 +6,7 @@ The index is read while the queue manager changes it. Why a live body can never 
    alone asks for and waits for. So its row reads the same at any moment of its life.
 2. A row is taken as live when its m_qpool is not 0. A slot that is being filled or emptied may be
    counted for a file that it has left, never the other way round: new messages lie in the newest
-   journal file, which is no candidate.
+   journal file, which is not a candidate.
 3. Slots above MESSAGES_HIGH were first used by the group in progress: newest journal file, again.
 
 Why "nothing live is here" may be believed: the index is ahead of the disk inside a group. `look`
@@ -69,7 +69,7 @@ class LiveIndex:
 
     def _watch(self) -> int:
         """A descriptor that is readable when the manager has ended; -1 when it already has. Asked
-        whether it runs behind the opening, for its pid might have gone to another process."""
+        whether it runs after the opening, for its pid might have gone to another process."""
         try:
             opened = os.pidfd_open(self._attached.ids.pid)
         except ProcessLookupError:

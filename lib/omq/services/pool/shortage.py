@@ -25,7 +25,7 @@ PAUSE_NS: Final = clock.NS_PER_S
 
 
 class Shortage:
-    """Of one manager; `look` each turn, `after_round` behind a round."""
+    """Of one manager; `look` each turn, `after_round` after a round."""
 
     def __init__(self, paths: SpoolPaths, settings: Settings) -> None:
         self._paths, self._settings = paths, settings

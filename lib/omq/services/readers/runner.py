@@ -14,7 +14,7 @@ ends (code 74) and is started again; 3. a wait for messages ends at once on
 a signal (`interrupt` of the client, or short waits); 4. at a stop an unreachable manager is not
 waited for: it takes the messages back by itself when it sees this process end.
 
-If the process dies between the work and its disposition, the message comes again: services are
+If the process dies between the work and its disposition, the message returns: services are
 idempotent. Errors: those of the client (ManagerUnavailable ...) end the process with their exit
 code.
 """
@@ -177,7 +177,7 @@ class ReaderRunner:
 
     def _settle(self, message: HeldMessage, disposition: Disposition) -> None:
         """Tell what was decided. What the manager refuses is this message's matter alone: the
-        service says what becomes of it instead, and if that is refused too it waits."""
+        service says what happens to it instead, and if that is refused too it waits."""
         try:
             settle(message, disposition)
             return
@@ -229,7 +229,7 @@ class ReaderRunner:
 
 
 def settle(message: HeldMessage, disposition: Disposition) -> None:
-    """Tell the manager, or note, what becomes of a message. LeaseLost, REFUSALS."""
+    """Tell the manager, or note, what happens to a message. LeaseLost, REFUSALS."""
     match disposition:
         case Done():
             message.done()

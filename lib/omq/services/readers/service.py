@@ -1,4 +1,4 @@
-"""What a reader service is: one method that takes a message and says what becomes of it.
+"""What a reader service is: one method that takes a message and says what happens to it.
 
     class Counter(Service):
         def handle(self, message: Message) -> Disposition:
@@ -156,7 +156,7 @@ class Service:
         exception `handle` is called for each of them, so work that is done twice must show."""
 
     def refused(self, message: Message, error: OmqError) -> Disposition | None:
-        """The manager refused what `handle` decided: what becomes of the message instead. None: it
+        """The manager refused what `handle` decided: what happens to the message instead. None: it
         is deferred for `reader_refused_retry_s` and handled again."""
 
     def idle(self) -> None:

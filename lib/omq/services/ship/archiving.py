@@ -14,7 +14,7 @@ not made, and told.
 Invariants: 1. an object counts whose CRC is right, whose number is next, and which follows the one
 before; 2. an archive file appears whole, by rename (storage.archive); 3. none is changed.
 
-In the middle of a crash: the next run goes on behind the last archive file.
+In the middle of a crash: the next run goes on after the last archive file.
 
 Errors: PlaceDamaged: says which object; what comes before it was made; PlaceUnavailable;
 StreamBroken; OtherHistory; DiskError, SpoolFull.
@@ -140,7 +140,7 @@ class Archiving:
         if piece.kind is PieceKind.BLOCK and (
                 piece.offset + len(piece.payload) > held.header.size):
             raise PlaceDamaged(url=self._place.url, name=f"journal/{chain.term:06d}", reason="a "
-                               f"block lies behind the end of journal file {piece.number}")
+                               f"block lies after the end of journal file {piece.number}")
 
     # what is there
 

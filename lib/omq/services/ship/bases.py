@@ -57,8 +57,8 @@ def read_object(place: Place, name: str, uuid: str, sequence: int, previous: int
         raise PlaceDamaged(url=place.url, name=name, reason=found.reason)
     seal, pieces = found
     if previous and not seal.previous:
-        raise PlaceDamaged(url=place.url, name=name, reason="the journal begins anew there, behind "
-                           "another base: what is between was not shipped")
+        raise PlaceDamaged(url=place.url, name=name, reason="the journal starts over there, after "
+                           "another base: what lies between was not shipped")
     if name.partition("/")[0] != seal.kind.name.lower() or (uuid and seal.uuid.hex() != uuid):
         raise PlaceDamaged(url=place.url, name=name, reason="it is of another instance, or another "
                            "kind of object")

@@ -46,14 +46,14 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Up to where: the last block that is not behind this LSN or time (wall clock, ns); None: all
+    """Up to where: the last block that is not after this LSN or time (wall clock, ns); None: all
     that there is."""
 
     lsn: int | None = None
     time_ns: int | None = None
 
     def has(self, block: Piece) -> bool:
-        """Is this block not behind it?"""
+        """Is this block not after it?"""
         if self.lsn is not None:
             return block.lsn <= self.lsn
         return self.time_ns is None or int(BLOCK.as_dict(block.payload)["time"]) <= self.time_ns
@@ -61,7 +61,7 @@ class Point:
 
 @dataclass(slots=True)
 class Restored:
-    """What came of it. `ended`: the journal there goes on behind the point; False: that was all of
+    """What came of it. `ended`: the journal there goes on after the point; False: that was all of
     it. `time_ns`: of the last block, 0: none was needed."""
 
     instance: Instance
@@ -121,7 +121,7 @@ class Restoring:
         if not fit:
             oldest = found[0]
             raise NothingToRestore(url=self._place.url, reason="its oldest base is of LSN "
-                                   f"{oldest.lsn}, {iso_time(oldest.time_ns)}, behind that point")
+                                   f"{oldest.lsn}, {iso_time(oldest.time_ns)}, after that point")
         return fit[-1]
 
     def _copy(self, base: Base, copy: BaseReceiving) -> None:
@@ -181,7 +181,7 @@ class Restoring:
 
     def _no_further(self, name: str, error: PlaceDamaged | StreamBroken, session: Receiving
                     ) -> PlaceDamaged:
-        """Behind that nothing counts; who can do with less says so."""
+        """After that nothing counts; who can do with less says so."""
         lsn = session.mirror.lsn
         return PlaceDamaged(url=self._place.url, name=name, reason=f"{error.fields['reason']}; "
                             f"what comes before it can be had: --at {lsn}")

@@ -1,7 +1,7 @@
 """Pieces become objects. Pure: pieces in, bytes out.
 
-A `Chain` is where the objects of one journal stand: the position behind the last one, its number
-and CRC. `seal` makes the next object and the chain behind it; the chain moves on only when that
+A `Chain` is where the objects of one journal stand: the position after the last one, its number
+and CRC. `seal` makes the next object and the chain after it; the chain moves on only when that
 object is in its place.
 """
 
@@ -31,7 +31,7 @@ class Chain:
 
 
 def mark_after(mark: Synced, piece: Piece) -> Synced:
-    """The position behind a piece of the journal."""
+    """The position after a piece of the journal."""
     if piece.kind is PieceKind.FILE:
         header = decode_file_header(piece.payload)
         assert not isinstance(header, Finding), header.reason
@@ -53,7 +53,7 @@ def stream(pieces: Iterable[Piece]) -> bytearray:
 
 
 def seal(chain: Chain, pieces: Sequence[Piece], durable: int) -> tuple[bytes, Chain]:
-    """The next object of a journal, and the chain behind it. `durable`: as the mark notes it."""
+    """The next object of a journal, and the chain after it. `durable`: as the mark notes it."""
     mark = chain.mark
     for piece in pieces:
         mark = mark_after(mark, piece)

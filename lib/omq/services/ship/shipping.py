@@ -5,7 +5,7 @@
     base    a copy of the pool, the store and containers, part by part, then base.json
 
 A chain that the journal here does not go on from any more (its files are gone; a power cut took
-what had been durable) ends where it is: a new one begins behind it with a new base, at the next
+what had been durable) ends where it is: a new one begins after it with a new base, at the next
 number. The same for a new term, whose numbers begin at 0.
 
 Crash argument: nothing is kept here. A death between an object and the next leaves the place as it
@@ -14,7 +14,7 @@ if it is there, and has the same bytes, it is this one. Other bytes are of someb
 here as this instance of this term: Superseded, and nothing more is shipped.
 
 Journal files stay until their blocks are shipped (storage.standby_holds, as for a standby), at most
-`standby_files_kept` behind the newest.
+`standby_files_kept` after the newest.
 
 Errors: PlaceUnavailable: try the same again; Superseded; ForeignPlace; PlaceEmpty: it was another
 one, or is not mounted; PlaceDamaged; StreamBroken
@@ -118,8 +118,8 @@ class Shipping:
     def _last(self, name: str) -> Seal:
         found = read_start(self._place, name)
         if found is None or found.mark is None or found.uuid != self._instance.uuid:
-            raise PlaceDamaged(url=self._place.url, name=name, reason="the last object is none of "
-                               "this instance's journal")
+            raise PlaceDamaged(url=self._place.url, name=name, reason="the last object is not part "
+                               "of this instance's journal")
         return found
 
     def _follow(self) -> None:
@@ -231,7 +231,7 @@ class Shipping:
         assert chain is not None
         before = [each for each in bases_of(self._place, chain.term) if each.file <= number]
         if not before:
-            raise StreamBroken(peer="a base", reason=f"no base is there that knows where journal "
+            raise StreamBroken(peer="a base", reason=f"no base says where journal "
                                f"file {number} was shipped")
         start = before[-1]
         if number == start.file:

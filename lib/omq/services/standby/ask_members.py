@@ -8,7 +8,7 @@ start (services.manager.fencing) and before it becomes a standby again.
 former primary. An answer counts when it is of this instance. A primary that is asked under a later
 term than its own becomes a former primary, as by a standby that knows one.
 
-What did not answer says nothing: neither that it is no primary, nor that it is away.
+What did not answer says nothing: neither that it is not a primary, nor that it is away.
 
 Errors: none of `ask_all`: whoever cannot be asked has said nothing, and why. StreamBroken of
 `answer`.

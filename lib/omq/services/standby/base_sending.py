@@ -9,8 +9,8 @@ this pool names goes before the next checkpoint, and the journal is kept from it
 message any more, or their end is in the journal.
 
 Invariants: 1. poolctrl and the manager are the same at the end as at the beginning, or the copy is
-given up; 2. the journal file that is named last is none behind the checkpoint's: all that the pool
-lacks stands in it or later.
+given up; 2. the journal file that is named last is none after the checkpoint's: all that the pool
+lacks is in it or later.
 
 A directory in which a copy was cut says what it has (base_had); of that a chunk of a file is sent
 without its bytes, `durable` says how many there would be, and so is a whole container.

@@ -60,8 +60,8 @@ def dial(words: Sequence[str], settings: Settings, conf_dir: Path, silence_s: fl
     if address is None:
         return Command(words, silence_s)
     if not settings.channel_tls_certificate:
-        raise wrong(conf_dir, "channel_tls_certificate", "a standby says by its certificate who it "
-                    "is", "a PEM file with a certificate and its key")
+        raise wrong(conf_dir, "channel_tls_certificate", "a standby identifies itself by its "
+                    "certificate", "a PEM file with a certificate and its key")
     return _Dialled(address, context_for_peers(settings, conf_dir),
                     settings.channel_connect_timeout_s, silence_s)
 

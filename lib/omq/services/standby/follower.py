@@ -172,7 +172,7 @@ class Follower:
 
     def _redo(self) -> bool:
         """Up to where both disks are, but no more than one checkpoint should hold; may there be
-        more? Behind a pause there may be hours of it."""
+        more? After a pause there may be hours of it."""
         left = self._settings.checkpoint_journal_bytes_max
         while left > 0:
             done = self.session.apply()

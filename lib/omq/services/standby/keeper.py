@@ -8,20 +8,20 @@
 
 Invariants: 1. a queue manager is started with the lease alone, and acknowledges until its end alone
 (ipc.server.leased_replies): what happens to this process, or between it and etcd, takes
-acknowledgements away and gives none; 2. a promotion begins behind the transaction that won the
+acknowledgements away and gives none; 2. a promotion begins after the transaction that won the
 term, and that term is the one it writes; 3. before a primary serves, etcd has it that it serves
 (`began`), and that no standby is in sync with that term; 4. the lease is renewed whatever the
 program does that runs: nothing here waits for it, but not that of a
 queue manager that stands still (manager_turns): it runs out, for a manager that goes on may
-acknowledge up to its end; 5. who sees a later term is no primary any more,
+acknowledge up to its end; 5. who sees a later term is not a primary any more,
 in its spool, before anything else.
 
 In the middle of a crash: between winning and the promotion's write the lease runs out, and a term
-was given under which nobody served; the next one counts on from it. Behind the write and before
+was given under which nobody served; the next one counts on from it. After the write and before
 `began`, the same member resumes it, or one that is in sync goes past it: nobody was told anything.
 
 A keeper that stops leaves its lease to run out: started again on the same boot it resumes it. So a
-restart is no failover, and a host that goes is followed `standby_lease_s` later. What fails to
+restart is not a failover, and a host that goes is followed `standby_lease_s` later. What fails to
 serve gives it up.
 
 Errors: NotPrimary: a former primary that may not rejoin by itself; NeedsCopy of that; ConfigError,
@@ -65,7 +65,7 @@ from omq.storage import instance_file, spool
 from omq.storage.instance_file import PRIMARY_MAX, UNNAMED, Instance, Role
 
 _NS: Final = clock.NS_PER_S
-NEXT_NS: Final = _NS // 10  # behind a call that failed, at least
+NEXT_NS: Final = _NS // 10  # after a call that failed, at least
 _ERROR_MAX: Final = 500
 STOP_S: Final = 90.0  # for the daemons to end; a follower's checkpoint
 CALLS_A_LEASE: Final = 6
@@ -268,12 +268,12 @@ class Keeper:
 
     def _run_out(self) -> None:
         """A manager that goes on may acknowledge up to the end of the lease: so it is not given
-        back. Behind it another member may have it first, and the daemons are started anew."""
+        back. After it another member may have it first, and the daemons are started anew."""
         held, now = self._held, clock.monotonic_ns()
         if held is not None and now >= held.until:
             self._hung = False
             self._not_before = now + 2 * self._ttl_ns
-            self._lose("the queue manager stands still")
+            self._lose("the queue manager hangs")
             self._program.stop(STOP_S)
 
     def _lose(self, reason: str) -> None:

@@ -188,7 +188,7 @@ def protection(paths: SpoolPaths) -> Protected | None:
 
 
 def forget(paths: SpoolPaths, member: str) -> bool:
-    """It is no standby any more: no journal file is kept for it, nobody is told that it is away.
+    """It is not a standby any more: no journal file is kept for it, nobody is told that it is away.
     False: it is not known. DiskError, SpoolFull."""
     known = any(each.member == member for each in standbys(paths))
     if member in (standby_holds.load(paths) or ()):

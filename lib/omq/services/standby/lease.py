@@ -1,4 +1,4 @@
-"""The lease in etcd, and the records beside it: which transactions there are, and what they owe.
+"""The lease in etcd, and the records next to it: which transactions there are, and what they owe.
 
     PREFIX/UUID/primary   {"member", "term", "address"}; lives with a lease: who serves
     PREFIX/UUID/term      {"term", "member", "began"}: the latest term that was given, to whom, and

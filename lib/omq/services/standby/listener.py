@@ -72,7 +72,7 @@ def load_policy(conf_dir: Path, owner_uid: int) -> Policy:
         raise wrong(conf_dir, "amqp_tls_certificate", "standbys are served over TLS alone",
                     "a PEM file with this host's certificate")
     if not settings.amqp_tls_ca_file:
-        raise wrong(conf_dir, "amqp_tls_ca_file", "a standby says by its certificate who it is",
+        raise wrong(conf_dir, "amqp_tls_ca_file", "a standby identifies itself by its certificate",
                     "a PEM file with the authorities of clients")
     verify_clients(context, settings, conf_dir, ssl.CERT_REQUIRED)
     return Policy(settings, load_authority(conf_dir, owner_uid=owner_uid), context)

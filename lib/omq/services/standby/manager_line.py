@@ -79,7 +79,7 @@ class ManagerLine:
                 raise Lost("the manager has ended")
             self._received += data
             if len(self._received) > _LINE_MAX:
-                raise Lost("no manager of ours")
+                raise Lost("not our manager")
         *lines, self._received = self._received.split(b"\n")
         return [json.loads(line) for line in lines]
 

@@ -122,7 +122,8 @@ class Primary:
             said = json.loads(bytes(piece.payload))
             member, had = str(said["member"]), Had(said.get("has"))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise StreamBroken(peer=self._line.peer, reason="it does not say who it is") from error
+            raise StreamBroken(peer=self._line.peer, reason="it does not identify "
+                               "itself") from error
         if not is_member_name(member) or member == self._instance.member:
             raise StreamBroken(peer=self._line.peer, reason="its name is not one of another member")
         index = self._look.index

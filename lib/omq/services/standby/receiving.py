@@ -11,7 +11,7 @@ redoes it, whenever that may be; `checkpoint` makes what was redone the pool.
 
 Invariants: 1. a piece of an earlier term is refused: it is a former primary's (its refusal changes
 nothing, and is told as it is); 2. of a later one instance.json is written first: this standby
-follows no earlier one again, whatever comes; 3. an ACK is made behind the sync; containers are
+follows no earlier one again, whatever comes; 3. an ACK is made after the sync; containers are
 synced before it; 4. a checkpoint is taken behind a synced mark; 5. a connection begins behind all
 that came by the one before.
 

@@ -99,7 +99,7 @@ class Sending:
             found = json.loads(raw[SYNCED.size :])
             uuid, member = str(found["uuid"]), str(found["member"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise self._broken("it does not say who it is") from error
+            raise self._broken("it does not identify itself") from error
         if isinstance(mark, Finding):
             raise self._broken(mark.reason)
         if uuid != self._instance.uuid.hex() or mark.uuid != self._instance.uuid:

@@ -195,7 +195,7 @@ class Child:
             self._enter(State.STOPPING, events.SERVICE_DRAINING, event_log.TRACE, "")
 
     def stop_for_good(self, now: float) -> None:
-        """Nobody wants it any more; those behind it in the order need not wait for it."""
+        """Nobody wants it any more; those after it in the order need not wait for it."""
         self.wanted = False
         self.passed = True
         self.stop(now)
@@ -215,7 +215,7 @@ class Child:
             self._deadline = None
 
     def put_back(self) -> None:
-        """It stands in services.conf again: if it had been taken out, it is wanted."""
+        """It is in services.conf again: if it had been taken out, it is wanted."""
         if not self.listed:
             self.listed = True
             self.want()

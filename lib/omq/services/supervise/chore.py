@@ -2,7 +2,7 @@
 its units: omq-archive.
 
 One run at a time; the next is due `interval_s` after the begin of the last one, and is left out
-while there is nothing to do, but for one a day. Whatever becomes of a run, the next one comes.
+while there is nothing to do, but for one a day. Whatever happens to a run, the next one comes.
 
 Invariants: 1. a run is a child in a session of its own, at a low priority, and is reaped by the
 supervisor; 2. at a stop it is killed: such a program may be killed at any point and goes on in its
@@ -63,8 +63,8 @@ class Chore:
             os.setpriority(os.PRIO_PROCESS, self.pid, NICE)
 
     def on_exit(self, exit_code: int, log: EventLog, *, stopping: bool) -> None:
-        """It has ended and is reaped; what it did stands in its own events. That another one runs,
-        or that there is no room now, is no failure."""
+        """It has ended and is reaped; what it did is in its own events. That another one runs,
+        or that there is no room now, is not a failure."""
         self.pid = 0
         if exit_code not in (Exit.OK, Exit.TEMPORARY) and not stopping:
             log.event(events.FAILED, event_log.WARNING, at=self.name, reason=exit_text(exit_code))

@@ -87,7 +87,7 @@ def target(instance: str | None) -> str:
 @cache
 def _own_units() -> dict[str, str]:
     """Services of the shipped services.conf whose program a template starts, and the name of its
-    unit behind that of the instance."""
+    unit after that of the instance."""
     starts: dict[str, str] = {}
     for path in shipped_units().glob("omq-*.service"):
         found = _STARTS.search(path.read_text(encoding="utf-8"))

@@ -80,7 +80,7 @@ class Lane:
         self.starts.append(run.began)
 
     def failed(self, trigger: Trigger, lived_s: float, now: float) -> float:
-        """It comes again, first of all, after a pause; its seconds."""
+        """It returns, first of all, after a pause; its seconds."""
         self.waiting.appendleft(trigger)
         pause = self.backoff.next_wait_s(lived_s)
         self.not_before = max(self.not_before, now + pause)

@@ -195,7 +195,7 @@ def test_a_silent_directory_costs_its_time(conf_dir: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("values", "told"), [
-    ({"url": "http://x"}, "no server"), ({"url": "ldap://x:99999"}, "."), ({"url": ""}, "url"),
+    ({"url": "http://x"}, "not a server"), ({"url": "ldap://x:99999"}, "."), ({"url": ""}, "url"),
     ({"filter": "(cn=x)"}, "same"), ({"starttls": "perhaps"}, "."), ({"other": "x"}, "unknown"),
     ({"url": "ldaps://x", "starttls": "yes"}, "first byte"), ({"url": "ldap://x"}, "in plain"),
     ({"ca_file": "ca.pem"}, "absolute"),

@@ -183,7 +183,7 @@ def test_an_expression_without_end_ends(routes: Callable[..., Routes], tmp_path:
 @pytest.mark.parametrize("said", ["a b@far.test", "<alice>", "x@", "alice, x@far.test y"])
 def test_a_value_that_is_no_address_makes_all_void(said: str, routes: Callable[..., Routes],
                                                    tmp_path: Path) -> None:
-    assert "no address" in failure(
+    assert "not an address" in failure(
         routes(database(tmp_path / "db", ("a@here.test", said))), "a@here.test")
 
 
@@ -196,7 +196,7 @@ def test_what_a_bracket_matched_is_one_value(routes: Callable[..., Routes], tmp_
 @pytest.mark.parametrize(("body", "told"), [
     ("echo bob; exit 75", "ended with 75"), ("kill -9 $$", "ended with -9"),
     ("head -c 100000 /dev/zero", "65536 bytes"), ("printf '\\377'", "UTF-8"),
-    ("echo no address at all", "no address"),
+    ("echo no address at all", "not an address"),
 ])
 def test_a_command_that_fails_has_mail_wait(body: str, told: str, routes: Callable[..., Routes]
                                             ) -> None:
@@ -223,7 +223,7 @@ def test_a_command_without_end_costs_its_time(routes: Callable[..., Routes]) -> 
 
 @pytest.mark.parametrize(("statement", "told"), [
     ("select none from alias where address = :address", "no such column"),
-    ("select 1 where :address > ''", "no text"),
+    ("select 1 where :address > ''", "not text"),
     ("delete from alias where address = :address", "prohibited"),
     ("attach :address as x", "authorized"), ("select load_extension(:address)", "authorized"),
     ("select hex(zeroblob(100000)) where :address > ''", "too big"),
@@ -422,8 +422,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("line", "told"), [
-    ("nonsense", "no map"), ("file:map", "no map"), ("file:/a b", "space"),
-    ("sqlite:/db", "no statement"), ("sqlite:/db select 1", "no statement"),
+    ("nonsense", "not a map"), ("file:map", "not a map"), ("file:/a b", "space"),
+    ("sqlite:/db", "not a statement"), ("sqlite:/db select 1", "not a statement"),
     ("command:root /bin/true", "cannot run"), ("command:nobody true", "absolute"),
     ("ldap:/none", "cannot be read"),
 ])

@@ -361,7 +361,7 @@ def test_a_peer_is_known_by_its_name_again(level: str) -> None:
                                   "a.test = verify a,b=c"])
 def test_wrong_rules_are_refused(conf_dir: Path, rule: str) -> None:
     (conf_dir / "routes.conf").write_text(f"[tls]\n{rule}\n")
-    with pytest.raises(ConfigError, match="no rule for TLS"):
+    with pytest.raises(ConfigError, match="not a TLS rule"):
         load_routes(conf_dir)
 
 

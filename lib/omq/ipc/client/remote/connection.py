@@ -105,7 +105,8 @@ class RemoteConnection:
         listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
         if outgoing is not None:
             if body or any(value not in (None, b"", "", 0, {}, False) for value in more.values()):
-                raise BadRequest(reason="what an Outgoing says is not said beside it")
+                raise BadRequest(reason="an Outgoing has its own attributes: do not give them "
+                                        "as arguments, too")
             made = outgoing
         else:
             known = {name: value for name, value in more.items()
@@ -125,7 +126,7 @@ class RemoteConnection:
         return told
 
     def sent(self, queue: str, data: bytes, transaction: bytes = b"") -> DeliveryOutcome:
-        """Send it and wait for what becomes of it. TimedOut."""
+        """Send it and wait for what happens to it. TimedOut."""
         giver, line = self._giver(queue), self.line
         tag = line.until(lambda: giver.send(data, transaction), line.timeout_s)
         return line.until(lambda: giver.told(tag), line.timeout_s)
@@ -140,7 +141,7 @@ class RemoteConnection:
 
     def put_many(self, queue: str, messages: Iterable[Outgoing | bytes]) -> list[str]:
         """Sent as credit allows; their ids when all are on the disk. Each is by itself: after an
-        error those before it are there, and some behind it."""
+        error those before it are there, and some after it."""
         giver, line, ids = self._giver(queue), self.line, []
         under_way: dict[str, bytes] = {}
         for each in messages:

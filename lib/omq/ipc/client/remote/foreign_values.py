@@ -16,7 +16,7 @@ from omq.fast.amqp_encoding import encoded
 
 
 def said(value: Any) -> tuple[str, str]:
-    """(kind, text) of a value; "string" is one of them, "encoded" what is no primitive."""
+    """(kind, text) of a value; "string" is one of them, "encoded" what is not a primitive."""
     raw = _bytes(value)
     kind, text = property_kinds.said(whole_values.decoded(raw))
     return (kind, text) if kind != "encoded" else (kind, raw.hex())

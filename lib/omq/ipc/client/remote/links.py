@@ -229,7 +229,7 @@ class Taking(_Attached):
 
     def settle(self, tag: str, state: int, say: Callable[[Any], None] = lambda _: None,
                transaction: bytes = b"") -> bool:
-        """Say what becomes of it; `is_settled` tells when the server has that on its disk."""
+        """Say what happens to it; `is_settled` tells when the server has that on its disk."""
         self.check()
         held = self._held[tag]
         say(held.delivery.local)

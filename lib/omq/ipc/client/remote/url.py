@@ -7,7 +7,7 @@ Several hosts are those of one instance's members: the first that answers is tak
     certificate    PEM file with a certificate of this program, and its key in it or in
     key            this one: the user is the certificate's name then, and there is no password
 
-Without a password in it that of the environment counts (OMQ_AMQP_PASSWORD), so that it stands in no
+Without a password in it that of the environment counts (OMQ_AMQP_PASSWORD), so that it is in no
 list of processes. A password, or a certificate, crosses a line without TLS on loopback only.
 
 Errors: BadArgument.
@@ -80,7 +80,7 @@ def parse(text: str) -> Url:
 
 
 def _shown(text: str) -> str:
-    """Without what stands before the host."""
+    """Without what precedes the host."""
     scheme, _, rest = text.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
