@@ -229,6 +229,33 @@ def test_it_goes_on_alone_and_comes_back(pair: SyncPair) -> None:
     assert "alone: no standby of 1" in log.stdout + log.stderr, "the journal says it"
 
 
+def test_a_standby_has_a_block_before_the_primarys_disk(pair: SyncPair) -> None:
+    """The primary stands still between write and sync: the standby has the block, nobody was told.
+    It is lost then, and the promoted standby has what it was asked for last, once."""
+    pair.primary.kill(MANAGER)
+    fault = "journal.before_sync:stop:30"
+    pair.primary.start(MANAGER, fault=fault)
+    follower = pair.follow()
+    pair.reaches("synced")
+    putting = Putting(pair, b"put")
+    until(lambda: pair.primary.fault_log.exists() and fault in pair.primary.fault_log.read_text(),
+          pair.log.read_text)
+    durable = pair.counter(Counter.DURABLE_LSN)
+    until(lambda: pair.status()["synced_lsn"] > durable, pair.log.read_text)
+    assert pair.counter(Counter.DURABLE_LSN) == durable
+    acked = list(putting.acked)
+    pair.primary.kill(MANAGER)
+    putting.end()
+    pair.primary.root.rename(pair.primary.root.with_name("gone"))
+    follower.kill()
+    follower.wait()
+    assert pair.run("promote").returncode == 0
+    assert acked == putting.acked and acked
+    pair.primary.settings()
+    assert sorted(pair.bodies()) == sorted([*acked, b"put %d" % len(acked)])
+    pair.primary.root.with_name("gone").rename(pair.primary.root)
+
+
 def test_senders_receivers_and_pool_writer_die_and_nobody_is_told_too_early(pair: SyncPair) -> None:
     """kill -9 of each, by turns, under load: clients wait, and go on; then the primary is lost."""
     follower = pair.follow()

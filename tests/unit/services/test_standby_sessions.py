@@ -117,6 +117,17 @@ def test_a_standby_is_let_in_and_its_files_are_kept(info: SpoolInfo,
     assert standby_holds.load(info.paths) == {"b": 2} and sending.synced == 1
 
 
+def test_what_is_being_synced_is_sent_and_not_said_to_be_durable(
+        info: SpoolInfo, primary: tuple[Journal, Sending]) -> None:
+    writer, sending = primary
+    sending.take(hello(info), 1)
+    sending.turn(1, 1 << 20)
+    writer.put(b"2")
+    assert sending.turn(1, 1 << 20) == []
+    (block,) = sending.turn(1, 1 << 20, written=2)
+    assert (block.kind, block.lsn, block.durable) == (PieceKind.BLOCK, 2, 1)
+
+
 @pytest.mark.parametrize(("piece", "reason"), [
     ({"uuid": "00" * 16}, "it is of the instance 0000"), ({"member": "a"}, "another member"),
     ({"member": "a/b"}, "another member"), ({"member": ""}, "another member"),

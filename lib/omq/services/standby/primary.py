@@ -38,6 +38,9 @@ from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 BYTES_MAX: Final = 1 << 20  # of blocks between two looks at what the standby says
 BEAT_S: Final = 1.0
 """At least so often something is said, so that a standby sees a dead line."""
+NEWS_S: Final = 0.05
+"""So soon what was sent before it was durable is told to be, if no block behind it says so: only
+then the standby redoes it."""
 
 
 class Primary:
@@ -49,7 +52,8 @@ class Primary:
         self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
         self._look = DurableLook(paths)
-        self._beat = 0.0
+        self._beat = 0.0  # when something was sent last
+        self._said = 0  # up to there the standby was told that it is durable
         self._heard = time.monotonic()
         self._telling, self._error = Telling(paths), ""
         self._sync, self._attached = sync, SyncedToManager(paths)
@@ -80,7 +84,7 @@ class Primary:
         if self._sync and self._sending.following:  # first: what is new goes in this turn
             self._attached.turn(self._sending.member, self._sending.synced)
         durable = max(self._look.look(), self._attached.durable)
-        pieces = self._sending.turn(durable, BYTES_MAX)
+        pieces = self._sending.turn(durable, BYTES_MAX, self._attached.written)
         if pieces:
             point("standby.before_send")
         for piece in pieces:
@@ -102,9 +106,10 @@ class Primary:
             raise StreamBroken(peer=self._line.peer,
                                reason=f"it says nothing for {duration(self._line.silence_s)}")
         if pieces:
-            self._beat = now + BEAT_S
-        elif self._sending.following and now >= self._beat:
-            self._beat = now + BEAT_S
+            self._beat, self._said = now, durable
+        elif self._sending.following and now >= self._beat + (
+                NEWS_S if durable > self._said else BEAT_S):
+            self._beat, self._said = now, durable
             self._line.send(Piece(PieceKind.DURABLE, self._instance.term, durable=durable))
 
         self._tell(following=self._sending.following)

@@ -1,5 +1,5 @@
 """The primary's side of one standby: it says where their histories agree, then sends what is on the
-disk here.
+disk here, or is being synced.
 
     HELLO    is the standby's position in our history? FOLLOW, or BACK as far as it is
     ASK      what is this? SAID
@@ -117,12 +117,13 @@ class Sending:
             raise self._broken(f"it knows term {term}, this is the primary of term "
                                f"{self._instance.term}: another member was promoted since")
 
-    def turn(self, durable: int, bytes_max: int) -> list[Piece]:
-        """What is new up to there, about so many bytes."""
+    def turn(self, durable: int, bytes_max: int, written: int = 0) -> list[Piece]:
+        """What is new up to there, about so many bytes. `written`: up to there it may be sent, too,
+        though it is not durable here yet."""
         if not self.following:
             return []
         out: list[Piece] = []
-        for piece in self._source.read(durable, bytes_max):
+        for piece in self._source.read(max(durable, written), bytes_max, durable):
             if piece.kind is PieceKind.BLOCK:
                 out += self._containers(piece)
             out.append(piece)
