@@ -17,6 +17,7 @@ import json
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from omq.base.amounts import duration
@@ -30,6 +31,7 @@ from omq.services.standby.base_had import Had
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
+from omq.services.standby.same_queues import difference
 from omq.services.standby.sending import Sending
 from omq.services.standby.synced_to_manager import SyncedToManager
 from omq.storage import instance_file
@@ -47,7 +49,7 @@ class Primary:
     """See the module."""
 
     def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float,
-                 *, sync: bool = False) -> None:
+                 *, sync: bool = False, conf_dir: Path | None = None) -> None:
         """`sync`: replies of the manager wait for standbys."""
         self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
@@ -56,6 +58,7 @@ class Primary:
         self._said = 0  # up to there the standby was told that it is durable
         self._heard = time.monotonic()
         self._telling, self._error = Telling(paths), ""
+        self._conf_dir, self._conf = conf_dir, ""  # what differs at the standby
         self._sync, self._attached = sync, SyncedToManager(paths)
 
     def serve(self) -> None:
@@ -98,6 +101,8 @@ class Primary:
                 continue
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
+            if piece.kind is PieceKind.HELLO:
+                self._conf = difference(self._conf_dir, self._sending.said)
             self._sending.refuse_superseded(self._sending.superseded)
             if piece.kind is PieceKind.ACK:
                 point("standby.after_ack")
@@ -119,7 +124,8 @@ class Primary:
         index = self._look.index
         written = index.counter(Counter.JOURNAL_BYTES) if index is not None else 0
         self._telling.note(sending.member, self._look.lsn, sending.synced, written,
-                           following=following, force=not following, error=self._error)
+                           following=following, force=not following, error=self._error,
+                           conf=self._conf)
 
     def _base(self, piece: Piece) -> None:
         """A copy of the pool; then the standby says HELLO."""
