@@ -31,12 +31,12 @@ from tests.waiting import until
 
 
 class SyncPair(Pair):
-    """The queue manager waits for one standby."""
+    """The queue manager waits for one standby, or for `count`."""
 
-    def waits(self, **more: object) -> None:
+    def waits(self, count: int = 1, **more: object) -> None:
         self.primary.settings()
         with open(self.primary.conf / "omq.conf", "a", encoding="utf-8") as conf:
-            conf.write("\n[standby]\nstandby_sync = 1\n" + "".join(
+            conf.write(f"\n[standby]\nstandby_sync = {count}\n" + "".join(
                 f"{key} = {value}\n" for key, value in more.items()))
 
     def protection(self) -> str:
@@ -227,6 +227,35 @@ def test_it_goes_on_alone_and_comes_back(pair: SyncPair) -> None:
                           "--conf", str(pair.primary.conf)], capture_output=True, text=True,
                          timeout=WAIT_S, check=False)
     assert "alone: no standby of 1" in log.stdout + log.stderr, "the journal says it"
+
+
+def test_two_standbys_are_waited_for(pair: SyncPair) -> None:
+    """One that has it is not enough."""
+    second = SyncPair(pair.primary, pair.root.with_name("second"))
+    second.make("c")
+    second.log.touch()
+    pair.primary.kill(MANAGER)
+    pair.waits(2)
+    pair.primary.start(MANAGER)
+    pair.follow()
+    follower = second.follow()
+    try:
+        pair.reaches("synced")
+        with client(pair) as c:
+            c.put("A", b"on three disks")
+        putting = frozen(pair, follower)
+        durable = pair.counter(Counter.DURABLE_LSN)
+        until(lambda: pair.status()["synced_lsn"] >= durable, pair.log.read_text)
+        with client(pair):
+            pass
+        assert not putting.acked and pair.protection() == "synced"
+        follower.send_signal(signal.SIGCONT)
+        putting.end()
+        assert putting.acked == [b"frozen 0"]
+        follower.kill()
+        pair.reaches("waiting")
+    finally:
+        second.end()
 
 
 def test_a_standby_has_a_block_before_the_primarys_disk(pair: SyncPair) -> None:
