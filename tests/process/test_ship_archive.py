@@ -153,8 +153,11 @@ def test_what_does_not_fit_ends_it(made: Callable[..., Ship], tmp_path: Path) ->
         archive(place, other)
     names = place.names("journal/")
     gone, data = next((name, place.objects[name]) for name in names[2:-1])
+    found = decode(data)
+    assert not isinstance(found, Finding)
+    another = encode(replace(found[0], previous=found[0].previous ^ 1), bytes(found[1]))
     for bad in (b"", data[:-1], data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
-                place.objects[names[-1]]):
+                place.objects[names[-1]], another):
         place.objects[gone] = bad
         with pytest.raises(PlaceDamaged, match=gone):
             archive(place, tmp_path / "bad")

@@ -9,15 +9,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import omq
 from omq.base import events
+from omq.base.errors import SpoolFull
 from omq.services.standby.lag import standbys
 from tests.host_clock import HostClock
 from tests.process import instance as world
-from tests.process.instance import MANAGER, WRITER
+from tests.process.instance import MANAGER, WRITER, instance
 from tests.process.small_disk import mounted
 from tests.process.test_standby import OMQ, client
 from tests.process.test_standby_points import goes_on, promoted
@@ -122,6 +126,83 @@ def test_a_standby_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
             promoted(pair, [body for each in putting for body in each.acked])
         finally:
             ended(pair)
+
+
+@contextmanager
+def small_primary(tmp_path: Path) -> Iterator[tuple[FaultyPair, Path]]:
+    """On a disk of few bytes, its standby on another; and what fills it."""
+    with mounted(tmp_path / "small", 32) as small, instance(small) as primary:
+        pair = made(primary, tmp_path / "standby")
+        primary.stop()
+        conf = primary.conf / "omq.conf"
+        text, reserve = conf.read_text(), "disk_reserve_bytes = 0"
+        assert reserve in text
+        conf.write_text(text.replace(reserve, "disk_reserve_bytes = 2 MiB"))
+        primary.start(MANAGER, WRITER)
+        try:
+            yield pair, small / "filler"
+        finally:
+            (small / "filler").unlink(missing_ok=True)
+            ended(pair)
+            log = primary.paths.event_log  # of lines that the full disk has cut nothing is asked
+            log.write_text("".join(
+                line for line in log.read_text().splitlines(keepends=True)
+                if line.startswith("{") and line.endswith("}\n")))
+
+
+def fill(path: Path) -> None:
+    with open(path, "wb") as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+            file.flush()
+
+
+def test_a_primary_whose_disk_is_full_acknowledges_nothing_that_either_lacks(tmp_path: Path
+                                                                             ) -> None:
+    """Puts are refused and say why, settlements go on; with room all goes on by itself. Then it is
+    full once more, dies, and its spool is gone: the standby has whatever was acknowledged."""
+    with small_primary(tmp_path) as (pair, filler):
+        follower = pair.follow()
+        pair.reaches("synced")
+        kept = list[bytes]()
+        with client(pair) as c:
+            for turn in range(2):
+                kept += _put(c, b"%d.%%d" % turn, 20)
+                fill(filler)
+                with pytest.raises(SpoolFull):
+                    for _ in range(3000):
+                        kept += _put(c, b"full.%d.%%d" % (turn * 10_000 + len(kept)), 1)
+                with c.reader("A", batch=1) as reader:
+                    (message,) = reader.next(timeout_s=WAIT_S)
+                    message.done()
+                    reader.flush()
+                    kept.remove(bytes(message.body or b""))
+                assert follower.poll() is None and not pair.away, pair.log.read_text()
+                said = subprocess.run([*OMQ, "health", "--spool", str(pair.primary.root), "--conf",
+                                       str(pair.primary.conf)], capture_output=True, text=True,
+                                      timeout=WAIT_S, check=False)
+                assert said.returncode == 1 and "disk" in said.stdout
+                if not turn:
+                    filler.unlink()
+                    until(partial(_is_taken, c, kept), "with room puts go on")
+        pair.primary.kill(MANAGER, WRITER)
+        follower.kill()
+        follower.wait()
+        promoted(pair, kept)
+
+
+def _put(c: omq.Connection, body: bytes, count: int) -> list[bytes]:
+    bodies = [body % i + bytes(9000) for i in range(count)]
+    for each in bodies:
+        c.put("A", each)
+    return bodies
+
+
+def _is_taken(c: omq.Connection, kept: list[bytes]) -> bool:
+    with suppress(SpoolFull):
+        kept += _put(c, b"again.%d", 1)
+        return True
+    return False
 
 
 def test_a_line_that_is_cut_without_a_word_is_given_up_and_made_anew(pair: FaultyPair) -> None:

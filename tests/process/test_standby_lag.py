@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -52,6 +53,28 @@ def facts(pair: Pair) -> Facts:
 
 def location(pair: Pair) -> Location:
     return Location(None, pair.primary.paths, pair.primary.conf)
+
+
+def test_a_standby_whose_queues_are_others_is_named(pair: Pair, tmp_path: Path) -> None:
+    """As it was when it connected."""
+    pair.make()
+    own = tmp_path / "conf of the standby"
+    shutil.copytree(pair.primary.conf, own)
+    (own / "queues.conf").write_text(world.QUEUES.replace("[B]", "[B]\nmax_depth = 5\n\n[D]"))
+    command = [*OMQ, "standby", "follow", "--spool", str(pair.root), "--conf", str(own)]
+    with open(pair.log, "ab") as log:
+        pair.children.append(subprocess.Popen(command, stderr=log))
+    until(lambda: any(each["following"] for each in members(pair)), pair.log.read_text)
+    (found,) = members(pair)
+    assert found["conf"] == "queues.conf differs: B, D"
+    said = at_primary(pair, "standby", "status")
+    assert said.returncode == 1 and "; queues.conf differs: B, D" in said.stdout
+    assert facts(pair).standbys_differ == 1
+    pair.end()
+    pair.follow()
+    until(lambda: members(pair)[0]["conf"] == "" and members(pair)[0]["following"],
+          pair.log.read_text)
+    assert at_primary(pair, "standby", "status").returncode == 0
 
 
 def test_the_primary_knows_its_standby_and_what_it_lacks(pair: Pair) -> None:

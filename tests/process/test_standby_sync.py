@@ -31,12 +31,12 @@ from tests.waiting import until
 
 
 class SyncPair(Pair):
-    """The queue manager waits for one standby."""
+    """The queue manager waits for one standby, or for `count`."""
 
-    def waits(self, **more: object) -> None:
+    def waits(self, count: int = 1, **more: object) -> None:
         self.primary.settings()
         with open(self.primary.conf / "omq.conf", "a", encoding="utf-8") as conf:
-            conf.write("\n[standby]\nstandby_sync = 1\n" + "".join(
+            conf.write(f"\n[standby]\nstandby_sync = {count}\n" + "".join(
                 f"{key} = {value}\n" for key, value in more.items()))
 
     def protection(self) -> str:
@@ -227,6 +227,62 @@ def test_it_goes_on_alone_and_comes_back(pair: SyncPair) -> None:
                           "--conf", str(pair.primary.conf)], capture_output=True, text=True,
                          timeout=WAIT_S, check=False)
     assert "alone: no standby of 1" in log.stdout + log.stderr, "the journal says it"
+
+
+def test_two_standbys_are_waited_for(pair: SyncPair) -> None:
+    """One that has it is not enough."""
+    second = SyncPair(pair.primary, pair.root.with_name("second"))
+    second.make("c")
+    second.log.touch()
+    pair.primary.kill(MANAGER)
+    pair.waits(2)
+    pair.primary.start(MANAGER)
+    pair.follow()
+    follower = second.follow()
+    try:
+        pair.reaches("synced")
+        with client(pair) as c:
+            c.put("A", b"on three disks")
+        putting = frozen(pair, follower)
+        durable = pair.counter(Counter.DURABLE_LSN)
+        until(lambda: pair.status()["synced_lsn"] >= durable, pair.log.read_text)
+        with client(pair):
+            pass
+        assert not putting.acked and pair.protection() == "synced"
+        follower.send_signal(signal.SIGCONT)
+        putting.end()
+        assert putting.acked == [b"frozen 0"]
+        follower.kill()
+        pair.reaches("waiting")
+    finally:
+        second.end()
+
+
+def test_a_standby_has_a_block_before_the_primarys_disk(pair: SyncPair) -> None:
+    """The primary stands still between write and sync: the standby has the block, nobody was told.
+    It is lost then, and the promoted standby has what it was asked for last, once."""
+    pair.primary.kill(MANAGER)
+    fault = "journal.before_sync:stop:30"
+    pair.primary.start(MANAGER, fault=fault)
+    follower = pair.follow()
+    pair.reaches("synced")
+    putting = Putting(pair, b"put")
+    until(lambda: pair.primary.fault_log.exists() and fault in pair.primary.fault_log.read_text(),
+          pair.log.read_text)
+    durable = pair.counter(Counter.DURABLE_LSN)
+    until(lambda: pair.status()["synced_lsn"] > durable, pair.log.read_text)
+    assert pair.counter(Counter.DURABLE_LSN) == durable
+    acked = list(putting.acked)
+    pair.primary.kill(MANAGER)
+    putting.end()
+    pair.primary.root.rename(pair.primary.root.with_name("gone"))
+    follower.kill()
+    follower.wait()
+    assert pair.run("promote").returncode == 0
+    assert acked == putting.acked and acked
+    pair.primary.settings()
+    assert sorted(pair.bodies()) == sorted([*acked, b"put %d" % len(acked)])
+    pair.primary.root.with_name("gone").rename(pair.primary.root)
 
 
 def test_senders_receivers_and_pool_writer_die_and_nobody_is_told_too_early(pair: SyncPair) -> None:

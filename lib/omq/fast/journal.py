@@ -91,6 +91,8 @@ class Journal:
         took: cython.longlong = -1
         syncs: cython.ulonglong = writer.syncs
         if flushed:
+            if writer.written is not None:
+                writer.written(last + count)
             if syncs % _TIMED == 0:
                 took = -_mono_ns()
             self._sync(file)

@@ -20,7 +20,7 @@ Errors: DiskError (latched); SpoolFull only from opening a file or preparing the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -91,12 +91,13 @@ class JournalWriter:
     """Appends blocks: the caller packs frame headers into `buffer` from offset 128 on first.
 
     `file_number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known
-    durable; `last_lsn`: highest one written.
+    durable; `last_lsn`: highest one written; `written`: is told the last LSN of a block that lies
+    in its file and is synced next.
     """
 
     __slots__ = (
         *("_noted", "_view", "buffer", "durable_lsn", "epoch", "file", "file_number", "last_lsn"),
-        *("offset", "sequence", "sync_ns", "syncs"),
+        *("offset", "sequence", "sync_ns", "syncs", "written"),
     )
 
     def __init__(self, epoch: Epoch, buffer: bytearray, last_lsn: int) -> None:
@@ -112,6 +113,7 @@ class JournalWriter:
         self.sequence = 0  # of the next block in its file
         self.file: File | None = None
         self._noted: File | None = None
+        self.written: Callable[[int], None] | None = None
 
     @classmethod
     def open_epoch(cls, paths: SpoolPaths, settings: Settings, uuid: bytes, epoch: int,
@@ -156,6 +158,8 @@ class JournalWriter:
         self.sequence += 1
         self.last_lsn = first_lsn + count - 1
         self.sync_ns = -1
+        if sync and self.written is not None:
+            self.written(self.last_lsn)
         if sync and self.syncs % SYNCS_TIMED == 0:
             begun = clock.monotonic_ns()
             self.sync()

@@ -6,9 +6,9 @@ block. Is that in the history here, blocks follow; else `agree` says how far its
 this spool, it takes away what is above, and asks again. So what a primary wrote, sent, and lost by
 a power cut is void at its standbys, too.
 
-Only what is durable here is sent (the caller says how far that is), each block as it lies in its
-file, and before the first of a file its header page, also of a file without a block: the next one
-follows it.
+What is sent lies whole in its file, and is durable here or is being synced (the caller says how far
+each of them is): each block as it is, and before the first of a file its header page, also of a
+file without a block: the next one follows it.
 
 A hole in the journal here is passed on as one, where it is no damage: a power cut has lost a block
 that was written without a sync, of frames that are history, before one that was synced (ADR 0011).
@@ -88,8 +88,10 @@ class JournalSource:
                 raise self._gone(header.number, found.reason)
         return last[0] if last else None
 
-    def read(self, up_to_lsn: int, bytes_max: int) -> list[Piece]:
-        """What follows, up to an LSN that is durable here; about so many bytes."""
+    def read(self, up_to_lsn: int, bytes_max: int, durable: int | None = None) -> list[Piece]:
+        """What follows, up to an LSN that is written here; about so many bytes. `durable`: so far
+        it is durable; None: all of it."""
+        durable = up_to_lsn if durable is None else durable
         pieces: list[Piece] = []
         last, blocks = self._follower.last_lsn, self._follower.read(up_to_lsn, bytes_max)
         for found in self._follower.findings:
@@ -97,16 +99,16 @@ class JournalSource:
                 raise self._gone(self._follower.number, f"{found.file}: {found.reason}")
         self._follower.findings.clear()
         for block in blocks:
-            files = self._files_up_to(block.number, up_to_lsn) if (
+            files = self._files_up_to(block.number, durable) if (
                 block.number > self._announced) else []
             last = files[-1].lsn if files else last
             pieces += files
             if block.header.first_lsn != last + 1:
                 pieces.append(Piece(PieceKind.HOLE, self._term, block.number, block.offset,
-                                    block.header.first_lsn - 1, up_to_lsn))
+                                    block.header.first_lsn - 1, durable))
             last = block.header.last_lsn
             pieces.append(Piece(PieceKind.BLOCK, self._term, block.number, block.offset, last,
-                                up_to_lsn, block.data))
+                                durable, block.data))
         return pieces
 
     def _files_up_to(self, number: int, durable: int) -> list[Piece]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import traceback
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from omq.base.errors import StreamBroken
@@ -180,10 +180,8 @@ class Pair:
             for said in self._answers:
                 assert self._sending.take(said, 0) == []
             self._answers.clear()
-            limit = up_to or self.life.writer.durable_lsn
-            for piece in self._sending.turn(limit, BYTES_MAX):
-                known = min(piece.durable, self.life.writer.durable_lsn)
-                for part in self._out.encode(replace(piece, durable=known)):
+            for piece in self._sending.turn(self.life.writer.durable_lsn, BYTES_MAX, up_to):
+                for part in self._out.encode(piece):
                     self._stream += part
             if all_of_it or self.chance.random() >= self.delay:
                 self._arrive(all_of_it=all_of_it)

@@ -70,9 +70,15 @@ def _believes_all(self: Replica) -> Iterator[tuple[list[Block], int]]:
 _turn = Sending.turn
 
 
-def _containers_last(self: Sending, durable: int, bytes_max: int) -> list[Piece]:
-    return sorted(_turn(self, durable, bytes_max),
+def _containers_last(self: Sending, durable: int, bytes_max: int, written: int = 0
+                     ) -> list[Piece]:
+    return sorted(_turn(self, durable, bytes_max, written),
                   key=lambda piece: piece.kind is PieceKind.CONTAINER)
+
+
+def _written_is_durable(self: Sending, durable: int, bytes_max: int, written: int = 0
+                        ) -> list[Piece]:
+    return _turn(self, max(durable, written), bytes_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,9 @@ MUTANTS = {
     "redo goes beyond what the primary has": PairMutant(
         lambda: mock.patch.object(JournalMirror, "redo_limit", property(
             lambda self: self.mark.lsn)),
+        _by_primary_cuts("plain", "checkpoints", "rotation")),
+    "what is being synced is said to be durable": PairMutant(
+        lambda: mock.patch.object(Sending, "turn", _written_is_durable),
         _by_primary_cuts("plain", "checkpoints", "rotation")),
     "a torn tail of the primary is damage": PairMutant(
         lambda: mock.patch.object(Replica, "_judged", _believes_all),

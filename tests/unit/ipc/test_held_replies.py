@@ -16,7 +16,7 @@ from omq.base.errors import BadRequest
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import FOREVER
 from omq.ipc.server.doors import Door
-from omq.ipc.server.held_replies import HeldReplies, Protection
+from omq.ipc.server.held_replies import AHEAD_MAX, HeldReplies, Protection
 from omq.ipc.server.sessions import Session
 
 S = 1_000_000_000
@@ -201,6 +201,42 @@ def test_senders_are_told_what_is_new_once_for_each_word(made: Any) -> None:
     assert w.lines_to(standby) == [{"durable": 30}]
     w.heard(standby, "b", 30)
     assert w.lines_to(standby) == []
+
+
+def test_who_has_all_is_told_of_a_block_before_its_sync(made: Any) -> None:
+    """AHEAD_MAX lines at most in advance; the answer may come before the sync here is over, and
+    releases nothing before it is."""
+    w = made()
+    a, standby = w.session("a"), w.session("standby")
+    w.heard(standby, "b", 5)
+    w.held.written(20)
+    assert w.lines_to(standby) == [{"durable": 10}], "it lacks what is durable: no more at once"
+    w.heard(standby, "b", 10)
+    for lsn in range(20, 26):
+        w.held.written(lsn)
+    assert w.lines_to(standby) == [{"written": lsn} for lsn in range(20, 20 + AHEAD_MAX)]
+    w.held.heard(standby, {"member": "b", "synced": 25})
+    assert w.told == [], "the standby has it; the disk here may not"
+    w.group(25, a)
+    assert w.told == ["a"]
+    assert w.lines_to(standby) == [], "it has all that is durable, and says so by itself"
+    w.held.written(30)
+    assert w.lines_to(standby) == [{"written": 30}]
+
+
+def test_who_goes_on_alone_tells_of_what_is_durable_only(made: Any) -> None:
+    """Under load there is always something newer; a standby that catches up is to be seen."""
+    w = made(patience_s=1)
+    standby = w.session("standby")
+    w.heard(standby, "b", 10)
+    w.group(20, w.session("a"))
+    w.group(20, ms=1_001)
+    assert w.held.protection.name == "ALONE"
+    w.lines_to(standby)
+    w.held.written(30)
+    assert w.lines_to(standby) == []
+    w.heard(standby, "b", 20)
+    assert w.held.protection.name == "SYNCED"
 
 
 def test_answers_over_the_control_connection_wait_too(made: Any) -> None:

@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from omq.base.errors import DiskError, StreamBroken
+from omq.base.errors import DiskError, SpoolFull, StreamBroken
+from omq.base.paths import SpoolPaths
 from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
 from omq.services.standby.base_receiving import BaseReceiving
@@ -115,6 +116,36 @@ def test_a_standby_is_let_in_and_its_files_are_kept(info: SpoolInfo,
     assert standby_holds.load(info.paths) == {"b": 1}
     sending.take(Piece(PieceKind.ACK, 3, 2, lsn=1, durable=1), 1)
     assert standby_holds.load(info.paths) == {"b": 2} and sending.synced == 1
+
+
+def test_a_note_that_finds_no_room_stops_no_standby(
+        info: SpoolInfo, primary: tuple[Journal, Sending], monkeypatch: pytest.MonkeyPatch
+        ) -> None:
+    """Whoever makes room on a full primary waits for its standby; the note is made later."""
+    _, sending = primary
+    sending.take(hello(info), 1)
+    ack = Piece(PieceKind.ACK, 3, 2, lsn=1, durable=1)
+    with monkeypatch.context() as full:
+        def refuse(paths: SpoolPaths, member: str, number: int | None) -> bool:
+            raise SpoolFull(path=paths.root, detail="full")
+
+        full.setattr(standby_holds, "note", refuse)
+        assert sending.take(ack, 1) == []
+        assert (sending.synced, standby_holds.load(info.paths)) == (1, {"b": 1})
+    sending._held = 2, 0.0  # its time is over
+    sending.take(ack, 1)
+    assert standby_holds.load(info.paths) == {"b": 2}
+
+
+def test_what_is_being_synced_is_sent_and_not_said_to_be_durable(
+        info: SpoolInfo, primary: tuple[Journal, Sending]) -> None:
+    writer, sending = primary
+    sending.take(hello(info), 1)
+    sending.turn(1, 1 << 20)
+    writer.put(b"2")
+    assert sending.turn(1, 1 << 20) == []
+    (block,) = sending.turn(1, 1 << 20, written=2)
+    assert (block.kind, block.lsn, block.durable) == (PieceKind.BLOCK, 2, 1)
 
 
 @pytest.mark.parametrize(("piece", "reason"), [

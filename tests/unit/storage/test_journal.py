@@ -64,6 +64,18 @@ def test_durable_lsn_moves_with_a_sync_only(info: SpoolInfo) -> None:
     assert [header.flags for header in headers] == [0, 1, 0]
 
 
+def test_it_is_told_what_is_written_before_the_sync(info: SpoolInfo) -> None:
+    writer, told = Journal(info), list[tuple[int, int]]()
+    disk = use_faulty()
+    writer.writer.written = lambda lsn: told.append((lsn, len(disk.calls)))
+    writer.put(b"1", b"2")
+    writer.put(b"3", sync=False)
+    writer.put(b"4")
+    assert disk.calls == [f"{call} 0000000001.jnl" for call in (
+        "write", "fdatasync", "write", "write", "fdatasync")]
+    assert told == [(2, 1), (4, 4)], "behind the write, before the sync; of a block that has one"
+
+
 def test_a_failed_sync_stops_the_writer(info: SpoolInfo) -> None:
     writer = Journal(info)
     writer.put(b"1")

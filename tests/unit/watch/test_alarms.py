@@ -92,7 +92,8 @@ def test_every_measure_grows_with_trouble() -> None:
                         away_s=6.0)
     bad = replace(bad, disk_bytes=100, space=replace(bad.space, inodes=50, inodes_free=1),
                   standbys=(away, replace(away, member="c", lag_s=None),
-                            replace(away, member="d", following=True, lag_s=1.0)),
+                            replace(away, member="d", following=True, lag_s=1.0,
+                                    conf="queues.conf differs: A")),
                   protection=Protected("alone", 1, ()), lease=LEASE,
                   shipping=ShipState(SHIPS, 60, NOW_NS))
     found = {name: measure(bad) for name, measure in OF_INSTANCE.items()}
@@ -101,8 +102,8 @@ def test_every_measure_grows_with_trouble() -> None:
         "poison": 1, "index_percent": 90, "room_refused": 1, "disk_used_percent": 100,
         "inodes_used_percent": 98,
         "checkpoint_lag": 5, "in_doubt": 2, "archive_pending": 3, "quarantined": 1,
-        "standbys_away": 2, "standby_lag_s": 7.0, "unprotected": 1, "lease_trouble": 1,
-        "ship_lag_s": 90.0, "ship_trouble": 1}
+        "standbys_away": 2, "standbys_differ": 1, "standby_lag_s": 7.0, "unprotected": 1,
+        "lease_trouble": 1, "ship_lag_s": 90.0, "ship_trouble": 1}
     assert OF_INSTANCE["unprotected"](replace(bad, protection=None)) is None, "none is waited for"
     for state, wanted in (("synced", 0), ("leased", 0), ("waiting", 1), ("fenced", 1)):
         told = replace(bad, protection=Protected(state, 1, ()))

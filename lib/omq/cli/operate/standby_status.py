@@ -48,7 +48,7 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
         for each in members:
             sys.stdout.write(f"{'standby':<16}{standby_line(each)}\n")
     follows = found["following"] if found["role"] == Role.STANDBY.value else all(
-        each["following"] for each in members)
+        each["following"] and not each["conf"] for each in members)
     guarded = (found.get("protection") or {"state": "synced"})["state"] in ("synced", "leased")
     leased = not (found.get("lease") or {"trouble": ""})["trouble"]
     return Exit.OK if follows and guarded and leased else Exit.NO
@@ -99,4 +99,5 @@ def standby_line(state: dict[str, Any]) -> str:
     how = "" if state["following"] else (
         ", away" if away is None else f", away for {duration(away)}")
     why = f" ({state['error']})" if state.get("error") else ""
+    why += f"; {state['conf']}" if state.get("conf") else ""
     return f"{state['member']}: {behind}{how}{why}"

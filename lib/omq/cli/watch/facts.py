@@ -105,6 +105,11 @@ class Facts:
         return sum(not each.following for each in self.standbys)
 
     @property
+    def standbys_differ(self) -> int:
+        """Those whose configuration is not that of the primary."""
+        return sum(bool(each.conf) for each in self.standbys)
+
+    @property
     def unprotected(self) -> float | None:
         """1: fewer standbys answer than replies wait for, or the lease is over; None: replies wait
         for nothing."""

@@ -72,6 +72,7 @@ OF_INSTANCE: Final[dict[str, OfInstance]] = {
         None if facts.archive_pending is None else float(facts.archive_pending)),
     "quarantined": _counter("quarantined"),
     "standbys_away": lambda facts: float(facts.standbys_away),
+    "standbys_differ": lambda facts: float(facts.standbys_differ),
     "standby_lag_s": lambda facts: facts.standby_lag_s,
     "unprotected": lambda facts: facts.unprotected,
     "lease_trouble": lambda facts: facts.lease_trouble,

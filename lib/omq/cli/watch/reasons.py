@@ -50,6 +50,9 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
                     "omqcheck; RECOVERY says what to do with quarantine/"),
     "standbys_away": ("standbys that do not follow: {n}",
                       "omq standby status names them; omq standby forget is for one that is gone"),
+    "standbys_differ": ("standbys whose queues.conf is not that of this primary: {n}",
+                        "omq standby status names the queues; make the files alike, then restart "
+                        "omq-standby there"),
     "standby_lag_s": ("a standby lacks what was acknowledged {age} ago",
                       "omq standby status; look at its disk and the line to it"),
     "unprotected": ("fewer standbys answer than replies wait for, or the lease is over",

@@ -13,7 +13,9 @@ follow, in order.
                 refusals of a registration
 
 An omq standby send or listen beside each standby says by `standby` over its control connection how
-far that one has synced, and is told how far the disk here is: one line each way at a time.
+far that one has synced, and is told how far the disk here is, one line each way at a time; and,
+AHEAD_MAX lines at most in advance, how far blocks lie in their file and are about to be synced. So
+both disks sync a block at once (ADR 0184); a reply waits for both.
 
 `lost` says what holds when too few answer:
 
@@ -47,6 +49,9 @@ Answer = dict[str, Any]
 LSN_MAX = 1 << 63
 RETRY_NS = 1_000_000_000
 UNHELD = "pool.writer"
+AHEAD_MAX = 4
+"""Lines to a sender that has not answered. More of them bring nothing: what comes together at a
+standby is synced together."""
 
 
 class Protection(Enum):
@@ -67,6 +72,8 @@ class _Standby:
     told: int = 0  # how far the disk here is, as it knows
     asks: bool = True  # it has said something since it was told
     fresh: bool = False  # it was told since `protection` changed
+    near: bool = False  # it had all that it was told, some time since it is here
+    ahead: int = 0  # lines since it said something
 
 
 @dataclass(slots=True)
@@ -155,12 +162,23 @@ class HeldReplies:
         return True
 
     def _tell(self) -> None:
-        """Who asks is told how far the disk here is, when that is news."""
+        """Who asks, and lacks something, is told how far the disk here is, when that is news."""
         durable = self._durable
         for each in self._standbys.values():
-            if each.asks and each.told < durable:
+            if each.asks and max(each.told, each.synced) < durable:
                 each.asks, each.told, each.fresh = False, durable, True
                 say(each.session.door, {"durable": durable})
+
+    def written(self, lsn: int) -> None:
+        """A block up to there lies in its file, and is synced next: it may be sent. Who is far
+        behind is told of what is durable alone, one line at a time: else it would never have all
+        that it was told (`_has_all`)."""
+        for each in self._standbys.values():
+            if each.near and each.ahead < AHEAD_MAX and self.protection is not Protection.ALONE:
+                each.ahead += 1
+                if each.asks:
+                    each.asks, each.told, each.fresh = False, lsn, True
+                say(each.session.door, {"written": lsn})
 
     # standbys
 
@@ -178,7 +196,8 @@ class HeldReplies:
                 del self._standbys[client]  # the connection before: one disk counts once
             known = self._standbys[session.party.client] = _Standby(member, session)
             session.unheld = True
-        known.synced, known.asks = synced, True
+        known.synced, known.asks, known.ahead = synced, True, 0
+        known.near = known.near or self._has_all(known)
         self._judge()
 
     def lost(self, session: Session) -> None:

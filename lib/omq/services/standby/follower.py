@@ -40,7 +40,7 @@ from omq.format.standby import Piece, PieceKind
 from omq.services.daemon.notify import Notifier
 from omq.services.daemon.options import Location
 from omq.services.daemon.signals import Signals
-from omq.services.standby import base_had
+from omq.services.standby import base_had, same_queues
 from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
@@ -74,13 +74,16 @@ class Follower:
         durable.unlink(base_had.marker(paths))  # of a copy that is whole
         self.replica = Replica(paths, instance.uuid, settings)
         self.replica.start()
-        self.session = Receiving(paths, instance, self.replica)
+        self.session = Receiving(paths, instance, self.replica, says=self._conf)
         self._preparing = Preparing(paths, settings)
         self._heard = 0.0
         self._due = self._told = 0.0
         self._redo_due = 0.0
         self._bytes = self._owed = 0  # since the last checkpoint, since the last redo
         self._error = ""
+
+    def _conf(self) -> dict[str, Any]:
+        return {same_queues.SAID: same_queues.digests(self._conf_dir)}
 
     def run(self) -> None:
         """Until a signal. The errors of the module, but StreamBroken."""

@@ -94,6 +94,7 @@ class StandbyState:
     away_s: float | None
     lag_bytes: int | None = None
     error: str = ""
+    conf: str = ""  # what differs in its configuration, as it was when it connected
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
@@ -108,7 +109,7 @@ class Telling:
         self._due = 0
 
     def note(self, member: str, durable_lsn: int, acked: int, written: int = 0, *,
-             following: bool, force: bool = False, error: str = "") -> None:
+             following: bool, force: bool = False, error: str = "", conf: str = "") -> None:
         """At most so often as TOLD_NS says, but with `force`."""
         if not member or not acked:
             return  # it has not said yet where it is
@@ -122,7 +123,7 @@ class Telling:
             "member": member, "following": following, "acked_lsn": acked,
             "primary_lsn": durable_lsn, "lag_frames": behind if behind < LEAP else None,
             "lag_s": round(self._lag.seconds, 3), "lag_bytes": self._lag.bytes,
-            "error": error[:_ERROR_MAX], "monotonic_ns": now,
+            "error": error[:_ERROR_MAX], "conf": conf[:_ERROR_MAX], "monotonic_ns": now,
             "time_ns": clock.wall_ns()}, sort_keys=True) + "\n").encode(), modes.PUBLIC)
 
 
@@ -150,18 +151,18 @@ def _state(paths: SpoolPaths, member: str) -> StandbyState:
         lag_s, said = float(found["lag_s"]), found["following"] is True
         frames = None if found["lag_frames"] is None else int(found["lag_frames"])
         lacks = None if found.get("lag_bytes") is None else int(found["lag_bytes"])
-        error = str(found.get("error", ""))  # an earlier omq says neither
+        error, conf = str(found.get("error", "")), str(found.get("conf", ""))  # or says none
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return StandbyState(member, following=False, acked_lsn=0, primary_lsn=0, lag_frames=None,
                             lag_s=None, away_s=None)
     age = clock.monotonic_ns() - told
     if said and 0 <= age < SILENT_NS:
         return StandbyState(member, following=True, acked_lsn=acked, primary_lsn=primary,
-                            lag_frames=frames, lag_s=lag_s, away_s=0.0, lag_bytes=lacks)
+                            lag_frames=frames, lag_s=lag_s, away_s=0.0, lag_bytes=lacks, conf=conf)
     away = max(0, age if age >= 0 else clock.wall_ns() - time_ns) / clock.NS_PER_S
     return StandbyState(member, following=False, acked_lsn=acked, primary_lsn=primary,
                         lag_frames=frames, lag_s=lag_s + away, away_s=away, lag_bytes=lacks,
-                        error=error)
+                        error=error, conf=conf)
 
 
 @dataclass(frozen=True, slots=True)

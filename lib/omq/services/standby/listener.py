@@ -201,7 +201,7 @@ class Listener:
                 answer_only(line, self._paths, info.instance, error)
                 raise
             Primary(self._paths, info.instance, line, settings.pool_poll_ms / 1000,
-                    sync=bool(settings.standby_sync)).serve()
+                    sync=bool(settings.standby_sync), conf_dir=self._conf_dir).serve()
         except OmqError as error:
             if isinstance(error, DiskError):
                 self._fault = error  # this process writes nothing any more

@@ -17,6 +17,7 @@ import json
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from omq.base.amounts import duration
@@ -30,6 +31,7 @@ from omq.services.standby.base_had import Had
 from omq.services.standby.base_sending import base
 from omq.services.standby.lag import Telling
 from omq.services.standby.line import Line
+from omq.services.standby.same_queues import difference
 from omq.services.standby.sending import Sending
 from omq.services.standby.synced_to_manager import SyncedToManager
 from omq.storage import instance_file
@@ -38,20 +40,25 @@ from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 BYTES_MAX: Final = 1 << 20  # of blocks between two looks at what the standby says
 BEAT_S: Final = 1.0
 """At least so often something is said, so that a standby sees a dead line."""
+NEWS_S: Final = 0.05
+"""So soon what was sent before it was durable is told to be, if no block behind it says so: only
+then the standby redoes it."""
 
 
 class Primary:
     """See the module."""
 
     def __init__(self, paths: SpoolPaths, instance: Instance, line: Line, poll_s: float,
-                 *, sync: bool = False) -> None:
+                 *, sync: bool = False, conf_dir: Path | None = None) -> None:
         """`sync`: replies of the manager wait for standbys."""
         self._paths, self._instance, self._line, self._poll_s = paths, instance, line, poll_s
         self._sending = Sending(paths, instance)
         self._look = DurableLook(paths)
-        self._beat = 0.0
+        self._beat = 0.0  # when something was sent last
+        self._said = 0  # up to there the standby was told that it is durable
         self._heard = time.monotonic()
         self._telling, self._error = Telling(paths), ""
+        self._conf_dir, self._conf = conf_dir, ""  # what differs at the standby
         self._sync, self._attached = sync, SyncedToManager(paths)
 
     def serve(self) -> None:
@@ -80,7 +87,7 @@ class Primary:
         if self._sync and self._sending.following:  # first: what is new goes in this turn
             self._attached.turn(self._sending.member, self._sending.synced)
         durable = max(self._look.look(), self._attached.durable)
-        pieces = self._sending.turn(durable, BYTES_MAX)
+        pieces = self._sending.turn(durable, BYTES_MAX, self._attached.written)
         if pieces:
             point("standby.before_send")
         for piece in pieces:
@@ -94,6 +101,8 @@ class Primary:
                 continue
             for answer in self._sending.take(piece, durable):
                 self._line.send(answer)
+            if piece.kind is PieceKind.HELLO:
+                self._conf = difference(self._conf_dir, self._sending.said)
             self._sending.refuse_superseded(self._sending.superseded)
             if piece.kind is PieceKind.ACK:
                 point("standby.after_ack")
@@ -102,9 +111,10 @@ class Primary:
             raise StreamBroken(peer=self._line.peer,
                                reason=f"it says nothing for {duration(self._line.silence_s)}")
         if pieces:
-            self._beat = now + BEAT_S
-        elif self._sending.following and now >= self._beat:
-            self._beat = now + BEAT_S
+            self._beat, self._said = now, durable
+        elif self._sending.following and now >= self._beat + (
+                NEWS_S if durable > self._said else BEAT_S):
+            self._beat, self._said = now, durable
             self._line.send(Piece(PieceKind.DURABLE, self._instance.term, durable=durable))
 
         self._tell(following=self._sending.following)
@@ -114,7 +124,8 @@ class Primary:
         index = self._look.index
         written = index.counter(Counter.JOURNAL_BYTES) if index is not None else 0
         self._telling.note(sending.member, self._look.lsn, sending.synced, written,
-                           following=following, force=not following, error=self._error)
+                           following=following, force=not following, error=self._error,
+                           conf=self._conf)
 
     def _base(self, piece: Piece) -> None:
         """A copy of the pool; then the standby says HELLO."""

@@ -21,7 +21,9 @@ Errors: StreamBroken; StandbyDiverged; DiskError; those of Replica.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from omq.base.errors import StreamBroken
 from omq.base.paths import SpoolPaths
@@ -38,10 +40,11 @@ class Receiving:
     """See the module. `hello` first; the answer to it comes through `take`."""
 
     def __init__(self, paths: SpoolPaths, instance: Instance, replica: Replica, *,
-                 begun: bool = True) -> None:
-        """`begun`: it is a standby, and not the copy of one that is not whole yet."""
+                 begun: bool = True, says: Callable[[], dict[str, Any]] = dict) -> None:
+        """`begun`: it is a standby, and not the copy of one that is not whole yet. `says`: what the
+        primary is told of it besides who it is."""
         self.instance = instance
-        self._begun = begun
+        self._begun, self._says = begun, says
         self.following = False
         self.mirror = JournalMirror(paths, instance.uuid)
         self._paths, self._replica = paths, replica
@@ -54,7 +57,7 @@ class Receiving:
         self.following = False
         self._containers.close()
         self.settle()
-        who = {"uuid": self.instance.uuid.hex(), "member": self.instance.member}
+        who = self._says() | {"uuid": self.instance.uuid.hex(), "member": self.instance.member}
         return Piece(PieceKind.HELLO, self.instance.term, self.mirror.number,
                      payload=self.mirror.mark.encode() + json.dumps(who).encode())
 

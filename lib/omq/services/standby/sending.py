@@ -1,5 +1,5 @@
 """The primary's side of one standby: it says where their histories agree, then sends what is on the
-disk here.
+disk here, or is being synced.
 
     HELLO    is the standby's position in our history? FOLLOW, or BACK as far as it is
     ASK      what is this? SAID
@@ -23,12 +23,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from omq.base.errors import StreamBroken
+from omq.base.errors import SpoolFull, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
 from omq.format.journal import BLOCK, FRAME, FrameFlag
@@ -51,6 +52,7 @@ class Sending:
 
     def __init__(self, paths: SpoolPaths, instance: Instance) -> None:
         self.member = ""
+        self.said: dict[str, Any] = {}  # what it says of itself
         self.acked = self.synced = 0
         self.superseded = 0  # the later term that the standby knows
         self.following = False
@@ -84,11 +86,14 @@ class Sending:
         raise self._broken(f"a standby does not say {piece.kind.name} here")
 
     def _hold(self, number: int) -> None:
-        """The journal is kept from that file on."""
+        """The journal is kept from that file on. Where the disk here has no room for the note, the
+        one before counts, which keeps more, and it is tried again: clients may wait for this
+        standby, also with what makes room."""
         now = time.monotonic()
         if number == self._held[0] and now < self._held[1]:
             return
-        standby_holds.note(self._paths, self.member, number)
+        with suppress(SpoolFull):
+            standby_holds.note(self._paths, self.member, number)
         self._held = number, now + HELD_S
 
     def _position(self, piece: Piece) -> Synced:
@@ -97,7 +102,7 @@ class Sending:
         mark = decode_synced(raw[: SYNCED.size])
         try:
             found = json.loads(raw[SYNCED.size :])
-            uuid, member = str(found["uuid"]), str(found["member"])
+            uuid, member = str(found["uuid"]), str(found["member"])  # so it is a dict
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise self._broken("it does not identify itself") from error
         if isinstance(mark, Finding):
@@ -106,7 +111,7 @@ class Sending:
             raise self._broken(f"it is of the instance {uuid[:32]}")
         if not is_member_name(member) or member == self._instance.member:
             raise self._broken("its name is not one of another member")
-        self.member = member
+        self.member, self.said = member, found
         self.acked = self.synced = mark.lsn
         return mark
 
@@ -117,12 +122,13 @@ class Sending:
             raise self._broken(f"it knows term {term}, this is the primary of term "
                                f"{self._instance.term}: another member was promoted since")
 
-    def turn(self, durable: int, bytes_max: int) -> list[Piece]:
-        """What is new up to there, about so many bytes."""
+    def turn(self, durable: int, bytes_max: int, written: int = 0) -> list[Piece]:
+        """What is new up to there, about so many bytes. `written`: up to there it may be sent, too,
+        though it is not durable here yet."""
         if not self.following:
             return []
         out: list[Piece] = []
-        for piece in self._source.read(durable, bytes_max):
+        for piece in self._source.read(max(durable, written), bytes_max, durable):
             if piece.kind is PieceKind.BLOCK:
                 out += self._containers(piece)
             out.append(piece)

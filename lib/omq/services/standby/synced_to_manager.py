@@ -1,5 +1,6 @@
 """A sender beside a standby says to the running queue manager how far that one has synced, where
-replies wait for it (ipc.server.held_replies), and is told how far the disk here is.
+replies wait for it (ipc.server.held_replies), and is told how far the disk here is, and how far
+blocks lie in their file and are being synced.
 
 It is a client of the manager, by a control connection of its own (manager_line). Until there is one
 nobody is told anything, and replies wait.
@@ -15,13 +16,13 @@ from omq.services.standby.manager_line import ManagerLine
 
 
 class SyncedToManager:
-    """See the module. `durable`: the last LSN that the manager has told; `descriptor`: readable
-    when there is news, None: there is no connection."""
+    """See the module. `durable`, `written`: the last LSNs that the manager has told; `descriptor`:
+    readable when there is news, None: there is no connection."""
 
     def __init__(self, paths: SpoolPaths) -> None:
         self._line = ManagerLine(paths)
         self._said: tuple[int, int] | None = None  # synced, told: as it was said last
-        self.durable = 0
+        self.durable = self.written = 0
 
     @property
     def descriptor(self) -> int | None:
@@ -33,11 +34,11 @@ class SyncedToManager:
         if self._line.descriptor is None:
             if not self._line.connect(f"to-{member}"):
                 return
-            self._said, self.durable = None, 0
+            self._said, self.durable, self.written = None, 0, 0
         try:
             self._hear()
             if self._is_news(synced):
-                self._said = synced, self.durable
+                self._said = synced, self._told
                 self._line.say({"op": "standby", "member": member, "synced": synced})
         except (OSError, Lost, ValueError):
             self.close()
@@ -47,14 +48,21 @@ class SyncedToManager:
         has not acknowledged yet it will: one line for a group, not two."""
         if self._said is None or synced != self._said[0]:
             return True
-        return self.durable != self._said[1] and synced >= self.durable
+        return self._told != self._said[1] and synced >= self._told
+
+    @property
+    def _told(self) -> int:
+        return max(self.durable, self.written)
 
     def _hear(self) -> None:
         for said in self._line.heard():
             if said.get("status"):
                 raise Lost("it waits for no standbys")
             self.durable = max(self.durable, int(said.get("durable", 0)))
+            self.written = max(self.written, int(said.get("written", 0)))
 
     def close(self) -> None:
-        """The manager knows by that that this standby does not answer."""
+        """The manager knows by that that this standby does not answer. What it has written and not
+        synced is not sent without it: the next manager says what there is."""
         self._line.close()
+        self.written = 0
