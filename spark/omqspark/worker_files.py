@@ -50,12 +50,13 @@ def split(table: pa.Table, apart: Sequence[str]) -> Iterator[tuple[dict[str, Any
     if not apart:
         yield {}, table
         return
-    for values in table.select(list(apart)).group_by(list(apart)).aggregate([]).to_pylist():
+    keys = list(apart)
+    for values in table.select(keys).group_by(keys, use_threads=False).aggregate([]).to_pylist():
         mine = pa.scalar(True)  # noqa: FBT003
         for key, value in values.items():
             mine = pc.and_(mine, pc.is_null(table[key]) if value is None else pc.fill_null(
                 pc.equal(table[key], pa.scalar(value, table[key].type)), False))  # noqa: FBT003
-        yield values, table.filter(mine).drop_columns(list(apart))
+        yield values, table.filter(mine).drop_columns(keys)
 
 
 def folder(path: str, values: dict[str, Any]) -> str:

@@ -116,6 +116,16 @@ MUTANTS: Final = (
     Mutant("the last minute is drawn", "interactive.py",
            "queues.parts(charts.whole_minutes(minutes))", "queues.parts(minutes)",
            (REPORT, "last_minute")),
+    Mutant("names beside bars are cut", "interactive.py",
+           '"autorange": "reversed", "automargin": True', '"autorange": "reversed", "automargin": '
+           'False', ("test_report_browser.py", "everything and alike and 420 and light")),
+    # what is stored
+    Mutant("small batches stay apart", "compact.py",
+           "    return [group] if len(group) > 1 else []\n", "    return []\n",
+           ("test_derived.py", "small_behind")),
+    Mutant("a large message ends when its file goes", "lifecycle.py",
+           'F.bool_or(ends & (F.col("queue") == IDEL_QUEUE))',
+           'F.bool_or(ends & (F.col("queue") == -IDEL_QUEUE))', ("test_truth.py", "every_message")),
     # files that are missing, strange or replaced
     Mutant("a hole in a spool ends what is read", "live.py",
            "            ends = head.follows_lsn if head else 0  #",
