@@ -42,8 +42,6 @@ FILE_FRAMES = max(1_000, MESSAGES // 20)
 FILES_PER_BATCH = 60
 """Of the hundred files: two batches, so executors read what they have written, too."""
 END_OF_RUN_S = END_S + MESSAGES / 500
-COMPILED = "spark.executor.extraJavaOptions=-XX:+UseSerialGC"
-"""What so many rows go through pays the JVM's second compiler."""
 LAST_S = 10.0
 WORKERS = 2
 DEPLOY = "org.apache.spark.deploy"
@@ -110,7 +108,7 @@ def one_process(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_a_cluster_makes_the_same_tables(cluster: str, archive: Path, one_process: Path,
                                          tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env, notes = packed(tmp_path)
-    tables, conf = tmp_path / "tables", ["spark.executor.memory=1g", COMPILED]
+    tables, conf = tmp_path / "tables", ["spark.executor.memory=1g"]
     where, out = str(archive), str(tables)
     with ExitStack() as all_of_it:
         if cluster == MASTER:
