@@ -71,9 +71,9 @@ def main(argv: list[str]) -> int:
 
         following = Following(str(here), str(out), Pace(audit_s=1e9), batch, lambda: None)
         with quiet():
-            for path in [None, *new[:-2]]:
-                if path:
-                    shutil.copy(path, here)
+            for copied in ([], *([each] for each in new[:-2])):
+                for each in copied:
+                    shutil.copy(each, here)
                 before = time.process_time()
                 following.look()
                 told.append(time.process_time() - before)
