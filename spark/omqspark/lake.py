@@ -47,7 +47,7 @@ class Lake(Out):
             return
         from omqtools.omqspark.duck import Session
 
-        self._own, self.few = Session(self.engine.memory), True
+        self._own, self.few = Session(self.engine.memory, frames), True
         try:
             with columnar():
                 yield
