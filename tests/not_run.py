@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+LEFT = pytest.StashKey[list[tuple[str, str]]]()
+"""Files that were not even collected, each with why."""
+
 
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     """Why a test was skipped, in one line."""
@@ -47,6 +50,8 @@ class NotRun:
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int
     ) -> None:
+        for file, why in terminalreporter.config.stash.get(LEFT, []):
+            self._note(file, why)
         if self._outcomes:
             Path(self._outcomes).write_text("".join(self._lines), encoding="utf-8")
             if exitstatus == pytest.ExitCode.TESTS_FAILED:

@@ -3,6 +3,7 @@
     python -m tests.parts [N] [ARGUMENT OF PYTEST...]      all parts (2 a processor), one status
     python -m tests.parts [N] --only quick [...]           what `make test` is (tests.long)
     python -m tests.parts [N] --only long [...]            what that leaves out
+    python -m tests.parts [N] --long-files=K/N [...]       of what that leaves out a share
     python -m pytest -p tests.parts --part 2/4 [...]       one of them alone
     python -m tests.parts 4 --record [...]                 and note their seconds in durations.json
     python -m tests.parts merge FILE RECORD...             the most of each, of tests that exist
@@ -32,31 +33,49 @@ import pytest
 
 from tests import side_by_side
 from tests.durations import Durations, write
-from tests.long import why_long
+from tests.long import of_other_shares, why_long
+from tests.not_run import LEFT
 from tests.units import RECORD, ROOT, SHARED, divide, recorded, unit_of
 
 QUICK, LONG = "quick", "long"
-USAGE: Final = "\n".join((__doc__ or "").splitlines()[2:8]) + "\n"
+OTHER_SHARE: Final = "a long file of another share"
+USAGE: Final = "\n".join((__doc__ or "").splitlines()[2:9]) + "\n"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="K/N", help="only part K of N")
     parser.addoption("--only", choices=(QUICK, LONG), help="what make test runs, or leaves out")
+    parser.addoption("--long-files", metavar="K/N",
+                     help="of the files that make test leaves out only those of share K")
     parser.addoption("--record-durations", metavar="FILE", help="note the seconds of each file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     text, only = config.getoption("--part"), config.getoption("--only")
-    if text or only:
-        number, _, parts = (text or "1/1").partition("/")
-        if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
-            raise pytest.UsageError(f"--part {text}: K/N with K from 1 to N is wanted")
+    share = config.getoption("--long-files")
+    if text or only or share:
+        number, parts = _of("--part", text or "1/1")
+        which, shares = _of("--long-files", share or "1/1")
         ignored = tuple(Path(name).resolve() for name in config.getoption("ignore") or ())
-        units = chosen(map(unit_of, _files(config.args, ignored)), only)
-        mine = divide(units, recorded(), int(parts))[int(number) - 1]
-        config.pluginmanager.register(_Part(frozenset(mine)))
+        files = _files(config.args, ignored)
+        others = of_other_shares(files, recorded(), which - 1, shares)
+        units = chosen(map(unit_of, files - others), only)
+        mine = divide(units, recorded(), parts)[number - 1]
+        config.pluginmanager.register(_Part(frozenset(mine), others))
+        if number == 1:  # once is enough
+            why = f"{OTHER_SHARE} than {share}"
+            config.stash[LEFT] = [(path.relative_to(ROOT).as_posix(), why)
+                                  for path in sorted(others)]
     if path := config.getoption("--record-durations"):
         config.pluginmanager.register(Durations(Path(path)))
+
+
+def _of(option: str, text: str) -> tuple[int, int]:
+    """K of N."""
+    number, _, parts = text.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
+        raise pytest.UsageError(f"{option} {text}: K/N with K from 1 to N is wanted")
+    return int(number), int(parts)
 
 
 def chosen(units: Iterable[str], only: str | None) -> Iterator[str]:
@@ -79,8 +98,8 @@ def _files(arguments: Iterable[str], ignored: tuple[Path, ...]) -> set[Path]:
 class _Part:
     """Leaves out the files of other parts before they are imported."""
 
-    def __init__(self, units: frozenset[str]) -> None:
-        self._units = units
+    def __init__(self, units: frozenset[str], others: frozenset[Path] = frozenset()) -> None:
+        self._units, self._others = units, others
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         if collection_path.is_dir():  # what it shares is not there where it is not wanted
@@ -89,16 +108,19 @@ class _Part:
             return True if unit in SHARED and not mine else None
         if not collection_path.name.startswith("test_"):
             return None
-        return True if unit_of(collection_path) not in self._units else None
+        return True if self._is_out(collection_path) else None
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Those of files that were named are collected all the same."""
-        others = [item for item in items if unit_of(item.path) not in self._units]
+        others = [item for item in items if self._is_out(item.path)]
         if others:
             config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if unit_of(item.path) in self._units]
+            items[:] = [item for item in items if not self._is_out(item.path)]
+
+    def _is_out(self, file: Path) -> bool:
+        return unit_of(file) not in self._units or file in self._others
 
 
 def main(arguments: list[str]) -> int:

@@ -50,6 +50,12 @@ def test_what_it_makes_is_tested(project: Path) -> None:
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
 
 
+def _health(place: list[str]) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, "-P", "-m", "omq.cli.launch", "omq", "health", *place],
+                          capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
 def test_what_it_makes_runs(project: Path, tmp_path: Path) -> None:
     place = ["--spool", str(project / "spool"), "--conf", str(project / "conf")]
     output = tmp_path / "output"
@@ -63,6 +69,8 @@ def test_what_it_makes_runs(project: Path, tmp_path: Path) -> None:
                                  output=output)
             assert sent.wait() == 0, output.read_text()
             until(lambda: "worked on 7" in output.read_text(), output.read_text)
+            # -n: nobody wants the mail services to run, whose queues are not defined.
+            until(lambda: _health(place) == (0, "nothing is wrong\n"), lambda: str(_health(place)))
         finally:
             for child in (worker, instance):
                 child.signal(15)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +103,14 @@ def test_a_message_of_an_older_version_is_read_as_it_is(running: Instance,
         (row,) = c.browse("B")
         assert row.properties["uint"] == 3 and json.loads(row.properties["amqp.named"]) == {
             "a b": ["string", "x"], "ü": ["string", "y"]}
+
+
+def test_the_shell_puts_texts_and_numbers(running: Instance, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(b"1")
+    for option in ("--property", "--json-property"):
+        tool(running, "omsend", "A", str(tmp_path / "body"), option, "weight=9")
+    with running.connect() as c, c.reader("A", where="weight < 10") as reader:
+        messages = reader.next(10, timeout_s=0)
+        assert [message.properties["weight"] for message in messages] == ["9", 9]
+        for message in messages:
+            message.done()

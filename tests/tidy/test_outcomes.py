@@ -117,10 +117,12 @@ def test_ci_runs_what_the_readme_says_and_nothing_else_there() -> None:
     assert set(re.findall(r"^FOREIGN=\((.*?)\)$", text, re.MULTILINE | re.DOTALL))
 
 
-def test_ci_leaves_no_test_out() -> None:
-    """What make test leaves out has a lane of its own."""
+def test_ci_leaves_no_test_out_in_all_shares() -> None:
+    """What make test leaves out has a lane of its own; of its files each share has some."""
     text = (ROOT / ".ci/run").read_text(encoding="utf-8")
     lanes = set(re.findall(r"^for each in (.*); do$", text, re.MULTILINE)[0].split())
     assert {"machines", "spark", "foreign", "long", "lint_and_storms"} <= lanes
-    assert "here machines 1 tests/system" in text and "here spark 2 tests/spark" in text
+    assert 'here machines 1 "$FILES" tests/system' in text
+    assert 'here spark 2 "$FILES" tests/spark' in text
+    assert "\nFILES=--long-files=${OMQ_LONG_FILES-$OMQ_SHARE}\n" in text
     assert "--only long" in text and 'here storms 1 "$ROOTS"' in text

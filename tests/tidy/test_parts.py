@@ -146,6 +146,37 @@ def test_what_is_quick_and_what_is_long_are_everything() -> None:
     assert all((ROOT / folder).is_dir() for folder in long.FOLDERS)
 
 
+def test_each_long_file_is_of_one_share_and_a_quick_one_of_all() -> None:
+    every = frozenset((ROOT / "tests").rglob("test_*.py"))
+    seconds = units.recorded()
+    shares = [every - long.of_other_shares(every, seconds, which, 3) for which in range(3)]
+    assert frozenset().union(*shares) == every
+    for path in every:
+        here = sum(path in share for share in shares)
+        assert here == (1 if long.why_long(units.unit_of(path), seconds) else 3), path
+    assert all(any(f"tests/{room}/" in str(path) for path in share)
+               for share in shares for room in ("system", "spark"))
+
+
+def test_what_another_share_has_is_told_once(suite: Path, tmp_path: Path) -> None:
+    """By each run that leaves it out, in what CI compares."""
+    done = []
+    for part in (1, 2):
+        out = tmp_path / f"outcomes-{part}"
+        _run("pytest", "-p", "tests.parts", f"--part={part}/2", "--long-files=1/3",
+             f"--outcomes={out}", "--collect-only", "tests/spark", "tests/tidy/test_share.py")
+        done += out.read_text().splitlines()
+    told = [line for line in done if "a long file of another share than 1/3" in line]
+    assert len(told) == len(set(told)) > 10
+    assert all(line.startswith("tests/spark/test_") for line in told)
+
+
+@pytest.mark.parametrize("share", ["0/3", "4/3", "all"])
+def test_a_share_that_is_none_is_refused(share: str, suite: Path) -> None:
+    done = _run("pytest", "-p", "tests.parts", f"--long-files={share}", str(suite))
+    assert done.returncode == 4 and "K/N with K from 1 to N is wanted" in done.stderr
+
+
 def test_the_quick_ones_are_what_a_person_waits_for() -> None:
     """By the record, which is of four parts on two free processors: 1,900 s are eight minutes. Who
     adds more makes others faster, or lowers tests.long.LIMIT_S."""

@@ -124,7 +124,10 @@ def _parser_page(name: str, section: int, title: str, parser: argparse.ArgumentP
     page.heading("OPTIONS")
     commands: dict[str, argparse.ArgumentParser] = {}
     ignored = []
+    described = _described(parser)
     for action in parser._actions:
+        if id(action) in described:
+            page.paragraph(described[id(action)])
         if isinstance(action, argparse._SubParsersAction):
             commands = dict(action.choices)
         elif action.help == argparse.SUPPRESS:
@@ -136,7 +139,10 @@ def _parser_page(name: str, section: int, title: str, parser: argparse.ArgumentP
     for command, own in commands.items():
         page.heading(f"{name} {command}".upper())
         page.paragraph(own.description or "")
+        described = _described(own)
         for action in own._actions:
+            if id(action) in described:
+                page.paragraph(described[id(action)])
             page.item(_tag(action), _help(action))
     if parser.epilog:
         page.heading("EXAMPLES")
@@ -167,6 +173,16 @@ def _tag(action: argparse.Action) -> str:
         return shown
     takes = action.nargs != 0
     return ", ".join(f"{each} {shown}" if takes else each for each in action.option_strings)
+
+
+def _described(parser: argparse.ArgumentParser) -> dict[int, str]:
+    """What is said of a group of options, by the identity of its first one."""
+    return {id(group._group_actions[0]): _sentence(group.description)
+            for group in parser._action_groups if group.description and group._group_actions}
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "?")) else ".")
 
 
 def _help(action: argparse.Action) -> str:

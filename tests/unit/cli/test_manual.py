@@ -94,6 +94,12 @@ def test_letters_settings_and_events_are_all_there(made: dict[str, str]) -> None
         text(name) for name in COMMANDS}
 
 
+def test_what_is_said_of_a_group_of_options_is_there(made: dict[str, str]) -> None:
+    (page,) = [text for name, text in made.items() if name.endswith("omread.1")]
+    assert "Exit code 0: done; 75: later; else: failed." in page
+    assert "OMQ_REPLY_TO" in page
+
+
 def test_text_cannot_become_a_request() -> None:
     page = Page("x", 1, "y", "0")
     page.literal([".so /etc/passwd", "'br", "a\\fBb", ""])

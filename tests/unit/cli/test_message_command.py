@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from omq.base import events
-from omq.base.errors import CommandUnusable
+from omq.base.errors import CommandUnusable, QueueGone
 from omq.base.event_log import EventLog
 from omq.cli.queue.message_command import MessageCommand, environment
 from omq.services.daemon.signals import Signals
@@ -55,15 +55,16 @@ def test_body_is_its_input_and_the_rest_its_environment(
     out = tmp_path / "out"
     message = FakeMessage(
         b"\x00\xff", {"mail.from": "a@b", "x-1": "two\nlines"}, priority=7, attempts=2, defers=1,
-        redelivered=True, correlation_id=b"\x01\x02",
+        redelivered=True, correlation_id=b"\x01\x02", reply_to="ANSWERS", group_id="g",
     )  # fmt: skip
     _shell(log, f"{{ cat; env -0 | grep -z ^OMQ_ | sort -z; }} > {out}")(message)
     assert message.ended == ("done",)
     assert out.read_bytes().startswith(b"\x00\xff")
     assert sorted(out.read_bytes()[2:].decode().rstrip("\0").split("\0")) == [
-        "OMQ_ATTEMPTS=2", "OMQ_CORRELATION_ID=0102", "OMQ_DEFERS=1",
+        "OMQ_ATTEMPTS=2", "OMQ_CORRELATION_ID=0102", "OMQ_DEFERS=1", "OMQ_GROUP_ID=g",
         f"OMQ_MESSAGE_ID={MESSAGE_ID}", "OMQ_PRIORITY=7", "OMQ_PROPERTY_MAIL_FROM=a@b",
         "OMQ_PROPERTY_X_1=two\nlines", "OMQ_QPOOL_ID=42", "OMQ_QUEUE=ORDERS", "OMQ_REDELIVERED=1",
+        "OMQ_REPLY_TO=ANSWERS",
     ]  # fmt: skip
 
 
@@ -71,6 +72,16 @@ def test_environment_is_always_possible() -> None:
     found = environment(FakeMessage(properties={"a": "1\0", "a.b": "first", "a_b": "second"}))
     assert found["OMQ_PROPERTY_A"] == "1\ufffd"
     assert found["OMQ_PROPERTY_A_B"] == "first"
+
+
+def test_a_reply_queue_that_is_gone_wants_no_reply() -> None:
+    class Asked(FakeMessage):
+        def __getattribute__(self, name: str) -> object:
+            if name == "reply_to":
+                raise QueueGone(queue="ANSWERS")
+            return super().__getattribute__(name)
+
+    assert environment(Asked())["OMQ_REPLY_TO"] == ""
 
 
 def test_time_out_kills_the_command_and_its_children(log: EventLog) -> None:

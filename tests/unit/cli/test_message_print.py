@@ -55,8 +55,9 @@ def test_bodies_go_out_as_they_are(printed: Print) -> None:
 
 def test_json_line_has_everything(printed: Print) -> None:
     message = FakeMessage(
-        "grüße\n".encode(), {"k": "v"}, attempts=1, redelivered=True, correlation_id=b"\x0a"
-    )
+        "grüße\n".encode(), {"k": "v"}, attempts=1, redelivered=True, correlation_id=b"\x0a",
+        reply_to="ANSWERS", group_id="g",
+    )  # fmt: skip
     line = printed(message, as_json=True)
     assert line.isascii()
     record = json.loads(line)
@@ -64,6 +65,7 @@ def test_json_line_has_everything(printed: Print) -> None:
     assert record == {
         "message_id": MESSAGE_ID, "qpool_id": 42, "queue": "ORDERS", "priority": 4, "attempts": 1,
         "defers": 0, "redelivered": True, "correlation_id": "0a", "size": 8,
+        "reply_to": "ANSWERS", "group_id": "g",
         "properties": {"k": "v"}, "body": "grüße\n",
     }  # fmt: skip
 

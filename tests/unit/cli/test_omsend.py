@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,43 @@ def test_one_key_is_for_one_message(run: Run, manager: FakeConnection,
     assert not manager.puts and "one key is for one message" in capsys.readouterr().err
 
 
+def test_a_property_in_json_keeps_its_type(run: Run, manager: FakeConnection) -> None:
+    assert run("ORDERS", "--json-property", "n=42", "--json-property", "x=1.5",
+               "--json-property", "yes=true", "--json-property", 't="a=b"', "--property", "p=42"
+               ) == 0
+    said = manager.puts[0]["properties"]
+    assert json.loads(said.pop("amqp.types")) == {"n": "long", "x": "double", "yes": "boolean"}
+    assert said == {"n": "42", "x": "1.5", "yes": "true", "t": "a=b", "p": "42"}
+
+
+@pytest.mark.parametrize("word", ["n=forty", "n=[1]", "n=null", "n=NaN", "n=", "n"])
+def test_what_is_no_value_of_json_is_refused(run: Run, manager: FakeConnection, word: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ORDERS", "--json-property", word) == Exit.DATA
+    assert not manager.puts and "property 'n'" in capsys.readouterr().err
+
+
+def test_files_of_a_group_are_numbered_on(run: Run, manager: FakeConnection, tmp_path: Path
+                                          ) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(name.encode())
+    files = [str(tmp_path / name) for name in ("one", "two")]
+    assert run("ORDERS", *files, "--group", "g", "--sequence", "3", "--last") == 0
+    assert run("ORDERS", *files, "--group", "0a" * 24) == 0
+    assert [(put["group_id"], put["group_sequence"], put["last_in_group"])
+            for put in manager.puts] == [
+        (b"g", 3, False), (b"g", 4, True), (b"\n" * 24, 0, False), (b"\n" * 24, 0, False)]
+
+
+def test_a_mail_has_no_group_and_expires_never(run: Run, manager: FakeConnection,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--group", "g"], ["--expiry", "5"], ["--reply-to", "AUDIT"],
+                  ["--unique-key", "k"], ["--non-persistent"]):
+        assert run("-t", "bob", *words, stdin=b"Subject: x\n\nbody\n") == Exit.USAGE
+        assert f"a mail (-t) has no {words[0]}" in capsys.readouterr().err
+    assert not manager.puts
+
+
 def test_printed_id_of_another_message_is_a_correlation_id(
     run: Run, manager: FakeConnection
 ) -> None:
@@ -129,6 +167,11 @@ def test_ids_of_what_was_put_before_an_error_are_printed(
         (["ORDERS", "--property", "a=\udcff"], Exit.DATA),
         (["ORDERS", "--defer", "-1"], Exit.USAGE),
         (["ORDERS", "--defer", "nan"], Exit.USAGE),
+        (["ORDERS", "--sequence", "1"], Exit.USAGE),
+        (["ORDERS", "--group", "g", "--sequence", "0"], Exit.USAGE),
+        (["ORDERS", "--group", "g", "--last"], Exit.USAGE),
+        (["ORDERS", "--group", "g", "--when-done", "a"], Exit.USAGE),
+        (["ORDERS", "--group", "x" * 25], Exit.USAGE),
         (["ORDERS", "--no-such-option"], Exit.USAGE),
         (["ORDERS", "/"], Exit.NO_INPUT),
     ],

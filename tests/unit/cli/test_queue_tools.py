@@ -81,12 +81,14 @@ def _rest(instance: Instance) -> list[bytes]:
 
 def test_what_was_sent_is_read(instance: Instance) -> None:
     message_id = _run(instance, "omsend", QUEUE, "--priority", "9", "--property", "a=ü",
-                      "--correlation-id", "abc", stdin=b"\xff\x00")  # fmt: skip
+                      "--correlation-id", "abc", "--reply-to", QUEUE, "--group", "g1",
+                      stdin=b"\xff\x00")  # fmt: skip
     record = json.loads(_run(instance, "omread", QUEUE, "--count", "1", "--json"))
     assert record["message_id"] == message_id.decode().strip()
     assert record["properties"] == {"a": "ü"}
     assert (record["priority"], record["body_base64"]) == (9, "/wA=")
     assert record["correlation_id"] == b"abc".hex()
+    assert (record["reply_to"], record["group_id"]) == (QUEUE, "g1")
 
 
 def test_large_file_comes_back_byte_by_byte(instance: Instance, tmp_path: Path) -> None:

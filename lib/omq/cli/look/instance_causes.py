@@ -165,7 +165,8 @@ def _queues(location: Location, seen: Look | None) -> frozenset[str]:
 def _of_service(status: Status, queues: frozenset[str]) -> Iterator[Cause]:
     conf = status.conf
     title = f"{conf.title} (service {conf.name})"
-    if conf.enabled and conf.queue and queues and conf.queue not in queues:
+    if conf.enabled and not status.turned_off and conf.queue and queues and (
+            conf.queue not in queues):
         yield queue_missing(conf.queue, conf.name)
         return
     if conf.kind is ServiceKind.MANAGER:

@@ -71,6 +71,7 @@ class Status:
     reader_deaths: int = 0  # readers that were started again, since the parent runs
     given_up: bool = False  # ended for a reason that no restart mends; `text` says which
     stopped_pids: tuple[int, ...] = ()  # of its processes: stopped by a signal, or a debugger
+    turned_off: bool = False  # its supervisor lives, and nobody wants it to run
 
 
 def all_status(location: Location, services: Iterable[ServiceConf] | None = None) -> list[Status]:
@@ -134,6 +135,8 @@ def _status(
         given_up=child is not None and child.state is State.FAILED and own is None,
         stopped_pids=tuple(each.pid for each in (process, *readers)
                            if each is not None and _suspended(each)),
+        turned_off=(supervised and child is not None and child.state is State.STOPPED
+                    and not child.wanted),
     )
 
 

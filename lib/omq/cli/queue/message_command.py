@@ -6,6 +6,7 @@
 
     OMQ_MESSAGE_ID, OMQ_QPOOL_ID, OMQ_QUEUE, OMQ_PRIORITY, OMQ_ATTEMPTS (failed ones so far),
     OMQ_DEFERS, OMQ_REDELIVERED (0 or 1), OMQ_CORRELATION_ID (hexadecimal, empty = none),
+    OMQ_REPLY_TO (the queue that wants the reply, empty = none), OMQ_GROUP_ID (a text or empty),
     OMQ_PROPERTY_NAME for each property: NAME in upper case, '_' for what is no letter or digit
 
 Invariants: 1. the command has a process group of its own, so ^C reaches the reader alone, which
@@ -36,7 +37,7 @@ from omq.services.daemon.exit_text import exit_text
 from omq.services.daemon.process import die_with_parent
 from omq.services.daemon.signals import Signals
 from omq.services.readers.runner import HeldMessage
-from omq.services.readers.service import Message
+from omq.services.readers.service import Message, reply_queue
 
 PROPERTY_PREFIX = "OMQ_PROPERTY_"
 _UNFIT = re.compile(r"[^A-Z0-9]")
@@ -140,6 +141,8 @@ def environment(message: Message) -> dict[str, str]:
         "OMQ_DEFERS": str(message.defers),
         "OMQ_REDELIVERED": "1" if message.redelivered else "0",
         "OMQ_CORRELATION_ID": message.correlation_id.hex(),
+        "OMQ_REPLY_TO": reply_queue(message),
+        "OMQ_GROUP_ID": message.group_id,
     }
 
 

@@ -53,7 +53,7 @@ from omq.services.daemon.run_state import State
 from omq.services.daemon.signals import Signals
 from omq.services.readers.process import ReaderProcess, Ready, Target
 from omq.services.readers.runner import HeldMessage
-from omq.services.readers.service import Message
+from omq.services.readers.service import Message, reply_queue
 
 # Prints messages to standard output: the bare body, or one JSON object a line.
 #
@@ -212,6 +212,8 @@ def record(message: Message) -> dict[str, Any]:
         "redelivered": message.redelivered,
         "put_time": clock.iso_time(message.put_time_ns),
         "correlation_id": message.correlation_id.hex(),
+        "reply_to": reply_queue(message),
+        "group_id": message.group_id,
         "size": message.size,
         "properties": dict(message.texts),
     }
@@ -385,7 +387,11 @@ def _parser() -> argparse.ArgumentParser:
         help="only messages that match this JMS selector")
     add_json(parser)
     add_url(parser)
-    group = parser.add_argument_group("command", "exit code 0: done; 75: later; else: failed")
+    group = parser.add_argument_group(
+        "command", "COMMAND has the body as its standard input, and in its environment "
+        "OMQ_MESSAGE_ID, OMQ_QPOOL_ID, OMQ_QUEUE, OMQ_PRIORITY, OMQ_ATTEMPTS, OMQ_DEFERS, "
+        "OMQ_REDELIVERED, OMQ_CORRELATION_ID (hexadecimal), OMQ_REPLY_TO, OMQ_GROUP_ID "
+        "and OMQ_PROPERTY_NAME for each property. Exit code 0: done; 75: later; else: failed")
     group.add_argument("--defer-s", metavar="S", type=seconds, default=DEFER_S,
                        help=f"pause after exit code 75 (default {DEFER_S:g})")
     group.add_argument("--command-timeout-s", metavar="S", type=seconds,

@@ -15,13 +15,14 @@ anything is put; else those of the client library.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import omq
 from omq.base import limits
@@ -73,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         if options.claim:
             _claim(connection, message, options.words[1:])
             return 0
-        for body in [message.body] if options.mail else _bodies(options, connection):
+        for at, body in enumerate([message.body] if options.mail
+                                  else _bodies(options, connection)):
             if options.when_done:
                 sys.stdout.write(f"{_barrier(options, connection, message, body)}\n")
                 break
@@ -82,11 +84,21 @@ def main(argv: list[str] | None = None) -> int:
                 properties=message.properties, persistent=message.persistent,
                 correlation_id=message.correlation_id, expiry_s=message.expiry_s,
                 reply_to=message.reply_to, delay_s=message.delay_s,
-                unique_key=message.unique_key,
+                unique_key=message.unique_key, **_group(options, message, at),
             )  # fmt: skip
             sys.stdout.write(f"{message_id}\n")
             sys.stdout.flush()
     return 0
+
+
+def _group(options: argparse.Namespace, message: omq.Outgoing, at: int) -> dict[str, Any]:
+    """What `put` takes of the group of file `at`: they are numbered one after another, and the
+    last of them is what --last says of it."""
+    if not options.group:
+        return {}
+    return {"group_id": message.group_id,
+            "group_sequence": message.group_sequence + at if message.group_sequence else 0,
+            "last_in_group": options.last and at + 1 >= len(options.words) - 1}
 
 
 def _barrier(options: argparse.Namespace, connection: Client, message: omq.Outgoing, body: bytes
@@ -108,6 +120,25 @@ def _claim(connection: Client, message: omq.Outgoing, names: list[str]) -> None:
                 "on one that cannot share blocks, or the spool is another user's")
 
 
+def _check_mail(options: argparse.Namespace) -> None:
+    """What a mail cannot have is not passed over."""
+    ignored = [word for word, given in (
+        ("--reply-to", options.reply_to), ("--unique-key", options.unique_key),
+        ("--expiry", options.expiry is not None), ("--group", options.group),
+        ("--non-persistent", options.persistent is False)) if given]
+    if ignored:
+        raise BadRequest(reason=f"a mail (-t) has no {ignored[0]}")
+
+
+def _check_group(options: argparse.Namespace) -> None:
+    if (options.sequence or options.last) and not options.group:
+        raise BadRequest(reason="--sequence and --last are for messages with --group")
+    if options.last and not options.sequence:
+        raise BadRequest(reason="--last is for messages with --sequence")
+    if options.group and options.claim and options.sequence and len(options.words) > 2:
+        raise BadRequest(reason="with --claim and --sequence, name one file")
+
+
 def _check_claim(options: argparse.Namespace) -> None:
     if options.claim and (options.url or options.mail or options.when_done
                           or STDIN in (options.words[1:] or [STDIN])):
@@ -122,7 +153,8 @@ def _check_barrier(options: argparse.Namespace, message: omq.Outgoing) -> None:
     if options.when_done and (
             options.url or options.mail or len(message.queues) > 1 or len(options.words) > 2
             or message.delay_s or message.expiry_s is not None or message.correlation_id
-            or message.reply_to or message.unique_key or message.persistent is False):
+            or message.reply_to or message.unique_key or message.persistent is False
+            or options.group):
         raise BadRequest(reason="with --when-done there is one message, on one queue of this host, "
                          "with a priority and properties alone")
 
@@ -131,16 +163,20 @@ def _outline(options: argparse.Namespace) -> omq.Outgoing:
     """All of the messages but their bodies, and the first file can be opened."""
     if not options.words:
         raise BadRequest(reason="no queue is named; see omsend --help")
+    _check_group(options)
     found = omq.Outgoing(
         queues=tuple(check_queue_name(name) for name in options.words[0].split(",")),
         priority=options.priority,
-        properties=_properties(options.property),
+        properties=_properties(options),
         persistent=options.persistent,
-        correlation_id=_correlation_id(options.correlation_id),
+        correlation_id=_identifier(options.correlation_id, "correlation"),
         expiry_s=options.expiry,
         reply_to=options.reply_to,
         delay_s=options.defer,
         unique_key=options.unique_key,
+        group_id=_identifier(options.group, "group"),
+        group_sequence=options.sequence,
+        last_in_group=options.last,
     )
     _check_barrier(options, found)
     _check_claim(options)
@@ -161,6 +197,8 @@ def _bodies(options: argparse.Namespace, connection: Client) -> Iterator[bytes]:
 
 
 def _mail(options: argparse.Namespace, settings: Settings) -> omq.Outgoing:
+    _check_group(options)
+    _check_mail(options)
     text = _read(STDIN, settings.smtp_message_bytes_max, ROUTER)
     mail = submission(text, options.words, options.sender, settings, Author(NAME, os.getuid()))
     return omq.Outgoing(
@@ -168,8 +206,8 @@ def _mail(options: argparse.Namespace, settings: Settings) -> omq.Outgoing:
         queues=(ROUTER,),
         priority=mail.priority if options.priority is None else options.priority,
         persistent=True,
-        properties=_properties(options.property) | mail.envelope.properties(),
-        correlation_id=_correlation_id(options.correlation_id),
+        properties=_properties(options) | mail.envelope.properties(),
+        correlation_id=_identifier(options.correlation_id, "correlation"),
         delay_s=options.defer,
     )
 
@@ -203,7 +241,26 @@ def _bounded(stream: BinaryIO, limit: int, queue: str) -> bytes:
     return data
 
 
-def _properties(words: list[str]) -> dict[str, str]:
+def _properties(options: argparse.Namespace) -> dict[str, Any]:
+    """Those of --property, texts, and those of --json-property, as JSON has them."""
+    found: dict[str, Any] = _texts(options.property)
+    for name, text in _texts(options.json_property).items():
+        try:
+            value = json.loads(text, parse_constant=_no_number)
+        except ValueError as error:
+            raise BadProperty(name=name, rule=f"a value in JSON, which {text[:40]!r} is not: "
+                              f"{error}") from error
+        if not isinstance(value, str | int | float):
+            raise BadProperty(name=name, rule="a text, a number, true or false")
+        found[name] = value
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _texts(words: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -217,15 +274,22 @@ def _properties(words: list[str]) -> dict[str, str]:
     return found
 
 
-def _correlation_id(text: str) -> bytes:
+def _identifier(text: str, what: str) -> bytes:
     """48 hexadecimal digits are the id of another message, anything else stands for itself."""
     if len(text) == _MESSAGE_ID_DIGITS:
         return parse_message_id(text)
     identifier = text.encode("utf-8", "surrogateescape")
     if len(identifier) > limits.CORRELATION_ID_BYTES:
         rule = f"{_MESSAGE_ID_DIGITS} hexadecimal digits or at most {limits.CORRELATION_ID_BYTES}"
-        raise BadRequest(reason=f"a correlation id is {rule} bytes of text")
+        raise BadRequest(reason=f"a {what} id is {rule} bytes of text")
     return identifier
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: 1 or more")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -269,7 +333,10 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--priority", metavar="P", type=parse_priority,
                        help="0 to 9 (first), or urgent (7), normal (4), low (1)")
     group.add_argument("--property", metavar="NAME=VALUE", action="append", default=[],
-                       help="may be given several times")
+                       help="a text; may be given several times")
+    group.add_argument("--json-property", metavar="NAME=JSON", action="append", default=[],
+                       help="a number, true, false or a text, as JSON writes it: readers get"
+                       " it with that type")  # fmt: skip
     group.add_argument("--persistent", action="store_true", default=None,
                        help="survives every crash, whatever the queue's default is")
     group.add_argument("--non-persistent", dest="persistent", action="store_false",
@@ -280,6 +347,14 @@ def _add_message_options(parser: argparse.ArgumentParser) -> None:
                        help="the message's id; a queue with dedupe_s takes it once in that time")
     group.add_argument("--reply-to", metavar="QUEUE", default="", help="queue on which replies "
                                                                        "are expected")
+    group.add_argument("--group", metavar="ID", default="",
+                       help="of one group: to one reader at a time, in order; an id is up to 24"
+                       " bytes of text")  # fmt: skip
+    group.add_argument("--sequence", metavar="N", type=_positive, default=0,
+                       help="with --group: the message's number in it, from 1; further FILEs are"
+                       " numbered on")  # fmt: skip
+    group.add_argument("--last", action="store_true",
+                       help="with --sequence: the last FILE is the last of the group")
     group.add_argument("--defer", metavar="S", type=seconds, default=0.0,
                        help="not handed out before S seconds have passed")
     group.add_argument("--when-done", metavar="ID", action="append", default=[],

@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, QueueGone, UnknownQueue
+from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost
 from omq.cli.web.budget import Budget
 from omq.ipc.client.message import Message
+from omq.services.readers.service import reply_queue
 
 INLINE_BYTES: Final = 256 * 1024
 """A larger body goes by its link, in pieces."""
@@ -47,7 +48,7 @@ def take(message: Message, queue: str, user: str, budget: Budget) -> Taken | Non
     """In the desk's thread. None: it cannot be read."""
     cost = 0
     try:
-        reply_to = _reply_to(message)
+        reply_to = reply_queue(message)
         record = {
             "delivery": secrets.token_urlsafe(16), "queue": queue, "qpool_id": message.qpool_id,
             "message_id": message.message_id, "priority": message.priority,
@@ -69,13 +70,6 @@ def take(message: Message, queue: str, user: str, budget: Budget) -> Taken | Non
             budget.give(user, cost)
         raise
     return Taken(str(record["delivery"]), user, message, record, cost, reply_to)
-
-
-def _reply_to(message: Message) -> str:
-    try:
-        return message.reply_to
-    except (UnknownQueue, QueueGone):  # who asked is gone, and nobody waits for the reply
-        return ""
 
 
 def encoded(data: bytes) -> dict[str, str]:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from omq.base.errors import QueueGone, UnknownQueue
+
 if TYPE_CHECKING:
     from omq import Outgoing
     from omq.base.errors import OmqError
@@ -100,9 +102,21 @@ class Message(Protocol):
     @property
     def correlation_id(self) -> bytes: ...
     @property
+    def reply_to(self) -> str: ...
+    @property
+    def group_id(self) -> str: ...
+    @property
     def path(self) -> Path | None:
         """The container file of a large body."""
         ...
+
+
+def reply_queue(message: Message) -> str:
+    """The queue that wants the reply; "": none does, or it is gone, and nobody waits for one."""
+    try:
+        return message.reply_to
+    except (UnknownQueue, QueueGone):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

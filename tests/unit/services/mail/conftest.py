@@ -40,6 +40,8 @@ class FakeMessage:
     redelivered: bool = False
     put_time_ns: int = 1_700_000_000_000_000_000
     correlation_id: bytes = b""
+    reply_to: str = ""
+    group_id: str = ""
     path: Path | None = None
 
     @property
