@@ -102,10 +102,10 @@ def test_what_an_attempt_wrote_that_does_not_count_is_never_seen(
     assert rows() == given
     worker_files.write(frame, where, ["day"], append=True)
     assert rows() == sorted(given * 2, key=str)
+    assert not list(tmp_path.rglob(".part-*")), "what was left is gone"
     attempt()
     worker_files.write(frame, where, ["day"], append=False)
     assert rows() == given
-    assert not list(tmp_path.rglob(".part-*"))
 
 
 def test_no_rows_are_no_files(spark: Any, in_store: None, tmp_path: Path) -> None:
