@@ -15,7 +15,7 @@ SHARED: Final = ("tests/spark", "tests/system")
 ALONE: Final = frozenset(f"tests/spark/test_{name}.py" for name in (
     "absent", "audit_steps", "believed", "bronze", "classes", "cluster", "compact", "disturbed",
     "flips", "follow", "hand_outs", "kept", "mutants", "object_store", "plain", "report",
-    "report_browser", "sends", "submit", "walkthrough"))
+    "report_browser", "sends", "walkthrough"))
 """Files in them whose tests do not ask for what is shared."""
 
 

@@ -6,6 +6,7 @@ Errors: none here; what DuckDB does not know it says itself, with the text.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 PLAIN: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -42,6 +43,7 @@ def duck(text: str) -> str:
     return _PACKED.sub(r'struct_pack("\2" := \1, "\4" := \3)', text)
 
 
+@cache
 def quoted(name: str) -> str:
     """A column: `name`, or `name.field` of a struct."""
     return ".".join(f'"{part}"' for part in name.split("."))

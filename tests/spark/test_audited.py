@@ -18,6 +18,7 @@ from omqtools.omqspark.lake import Lake, all_messages
 from omqtools.omqspark.out_directory import AUDITED, BESIDE
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later, sized
+from tests import share
 from tests.spark.conftest import Made, generated
 from tests.spark.test_audit_steps import damaged, steps, verdict
 from tests.spark.told import no_session
@@ -108,7 +109,7 @@ def test_steps_say_what_one_look_says(made: Made, lake: Lake, rows: int, rows_ma
     assert not list((Path(lake.out) / BESIDE).iterdir())
 
 
-@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("seed", share.of_cases([1, 4]))
 def test_spark_judges_them_so_too(spark: Any, wholes: list[Made], seed: int, rows_max: Any,
                                   tmp_path: Path) -> None:
     whole = wholes[seed % 2]

@@ -1,9 +1,10 @@
-"""A run on two clusters with executors of their own, each a JVM of one core and 1 GiB whose Python
-comes out of a packed environment: the tables are those that one process makes without any JVM. The
-executors of the first read the archive from a real S3 server (moto's), without a jar.
+"""A run on clusters with executors of their own, each a JVM of one core and 1 GiB whose Python
+comes out of a packed environment: the tables are those that one process makes without any JVM.
 
-OMQ_CLUSTER_MESSAGES says how many messages; as it is the events are just more than those that a
-driver writes itself. ANALYTICS has what a million took.
+Of a million messages on local-cluster and on a standalone master with two workers, and of fewer, in
+two batches, with archive and tables in a real S3 server (moto's), without a jar. A run of CI takes
+one of the three, by turns, `make test-all` all of them (ADR 0157). OMQ_CLUSTER_MESSAGES sets the
+number for all three. Of 200,000 each batch has more than a driver writes and reads itself.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import FEW_FRAMES, Later
 from omqtools.omqspark.source_read import Work
-from tests import needs
+from tests import needs, share
 from tests.process import test_ship
 from tests.spark.conftest import generated
-from tests.spark.test_submit import END_S, MADE_HERE, MASTER, packed, submitted
+from tests.spark.packed import END_S, MADE_HERE, MASTER, packed, submitted
 from tests.spark.told import no_session, told
 from tests.waiting import until
 
-MESSAGES = int(os.environ.get("OMQ_CLUSTER_MESSAGES", "21000"))
-FILE_FRAMES = max(1_000, MESSAGES // 20)
-"""So there are several tasks: a file counts for a megabyte at least."""
-END_OF_RUN_S = END_S + MESSAGES / 500
+STANDALONE, STORE = "standalone", "store"
+MESSAGES = {MASTER: 1_000_000, STANDALONE: 1_000_000, STORE: 200_000}
+FILES = 20  # so there are several tasks: a file counts for a megabyte at least
+BATCHES = {MASTER: 1, STANDALONE: 1, STORE: 2}
+"""Of the second, executors read what they have written in the first."""
 LAST_S = 10.0
 WORKERS = 2
 DEPLOY = "org.apache.spark.deploy"
@@ -82,42 +84,43 @@ def standalone(where: Path) -> Iterator[str]:
         yield address()
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made, truth = generated(tmp_path_factory, MESSAGES, file_frames=FILE_FRAMES, stories=1)
-    assert truth["frames"] > FEW_FRAMES, "the driver would do it"
-    work = Work({"path": str(made / "archive")}, list(BRONZE))
-    assert len(work.tasks(work.listing())) > 1, "one task alone is the driver's"
-    return made / "archive"
-
-
-@pytest.fixture(scope="module")
-def one_process(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same in this process, in as many batches as its memory asks for."""
-    out = tmp_path_factory.mktemp("one") / "tables"
-    run(Later(no_session), str(archive), str(out), incremental=False)
-    return out
-
-
 @needs.java
-@pytest.mark.parametrize("cluster", [MASTER, "standalone"])
-def test_a_cluster_makes_the_same_tables(cluster: str, archive: Path, one_process: Path,
+@pytest.mark.parametrize("case", share.of_cases([*MESSAGES]))
+def test_a_cluster_makes_the_same_tables(case: str, tmp_path_factory: pytest.TempPathFactory,
                                          tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = int(os.environ.get("OMQ_CLUSTER_MESSAGES", MESSAGES[case]))
+    made, truth = generated(tmp_path_factory, messages, stories=1, file_frames=messages // FILES)
+    archive, one = made / "archive", tmp_path / "one"
+    assert truth["frames"] > FEW_FRAMES, "the driver would do it"
+    work = Work({"path": str(archive)}, list(BRONZE))
+    assert len(work.tasks(work.listing())) > 1, "one task alone is the driver's"
+    run(Later(no_session), str(archive), str(one), incremental=False)
     env, notes = packed(tmp_path)
-    out, where, conf = tmp_path / "tables", str(archive), ["spark.executor.memory=1g"]
+    tables, conf = tmp_path / "tables", ["spark.executor.memory=1g"]
+    where, out = str(archive), str(tables)
     with ExitStack() as all_of_it:
-        if cluster == MASTER:
+        if case == STORE:
             url = all_of_it.enter_context(test_ship.served_bucket(monkeypatch))
-            fs, path = plan.filesystem(url)
+            monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")  # one run at a time
+            where, out = f"{url}/archive", f"{url}/tables"
+            fs, path = plan.filesystem(where)
             pafs.copy_files(str(archive), path, destination_filesystem=fs)
-            where = url
             conf += [f"spark.executorEnv.{key}={value}" for key, value in os.environ.items()
                      if key.startswith("AWS_")]
-        master = cluster if cluster == MASTER else all_of_it.enter_context(standalone(tmp_path))
-        done = submitted(env, "run", "--archive", where, "--out", str(out), master=master,
-                         end_s=END_OF_RUN_S, conf=conf)
-    assert done.returncode == Exit.OK, done.stderr[-3000:]
-    assert len(Out(str(out)).known().batches) == 1
+        master = all_of_it.enter_context(standalone(tmp_path)) if case == STANDALONE else MASTER
+        files = -(-len([*archive.iterdir()]) // BATCHES[case])
+        done = submitted(env, "run", "--archive", where, "--out", out, "--files-per-batch",
+                         str(files), master=master, end_s=END_S + messages / 500, conf=conf)
+        assert done.returncode == Exit.OK, done.stderr[-3000:]
+        assert len(Out(out).known().batches) == BATCHES[case]
+        if case == STORE:
+            fs, path = plan.filesystem(out)
+            pafs.copy_files(path, str(tables), source_filesystem=fs,
+                            destination_filesystem=pafs.LocalFileSystem())
+    logged = [line for line in done.stderr.splitlines()
+              if "INFO" in line or "log4j" in line or "Exception" in line]
+    assert not logged, "logs are quiet, as without spark-submit"
     ran = {Path(line) for line in notes.read_text().splitlines()}
-    assert {each.name for each in ran} == {"env"}, "executors have read it"
-    assert told(out) == told(one_process)
+    assert {each.name for each in ran} == {"env"}, "executors unpacked it and have read"
+    assert not any(path.is_relative_to(tmp_path) for path in ran)
+    assert told(tables) == told(one)

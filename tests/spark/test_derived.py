@@ -17,6 +17,7 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out_directory import LIVES, Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
+from tests import share
 from tests.spark.conftest import generated
 from tests.spark.told import no_session, told
 
@@ -139,7 +140,7 @@ def test_views_are_printed(lake: Lake, capsys: pytest.CaptureFixture[str]) -> No
         assert capsys.readouterr().out == views.statements(engine)
 
 
-@pytest.mark.parametrize(("messages", "batches"), [(40_000, 3), (20_000, 12)])
+@pytest.mark.parametrize(("messages", "batches"), share.of_cases([(40_000, 3), (20_000, 12)]))
 def test_out_is_small_behind_maintenance(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
                                          messages: int, batches: int) -> None:
     """All of it, of large batches and of small ones; and no row has changed."""

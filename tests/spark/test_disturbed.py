@@ -21,8 +21,8 @@ from omqtools.omqspark.session import Later
 from tests import needs
 from tests.made.story import SIDE, Book, Story
 from tests.spark.conftest import generated
+from tests.spark.packed import MADE_HERE
 from tests.spark.test_believed import HOUR, World, half, served, stuck
-from tests.spark.test_submit import MADE_HERE
 from tests.spark.told import no_session, told
 
 COMMAND = [sys.executable, "-m", "omq.cli.launch", "omq-spark", "run", "--incremental"]

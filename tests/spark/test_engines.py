@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from omq.base.errors import BadRequest, SparkFailed
 from omqtools.omqspark import failures, gold, parquet, pipeline, tables, views
 from omqtools.omqspark.answer_tables import Basis
 from omqtools.omqspark.audit import audit
-from omqtools.omqspark.duck import Session
+from omqtools.omqspark.duck import QUICK_FRAMES, Session
 from omqtools.omqspark.engine import F, Window, columnar, is_columnar
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.main import main
@@ -219,6 +220,23 @@ def test_what_the_engines_have_otherwise(rows: Any) -> None:
         None, 2.5, 3.5]
     joined = rows.join(rows.select("n", F.col("v").alias("w")), "n", "left")
     assert joined.columns == ["n", "k", "v", "yes", "w"], "what is joined on comes first"
+
+
+def test_few_frames_are_asked_for_in_another_way_with_the_same_rows_and_types() -> None:
+    text = """SELECT n, n * 2 AS twice, n % 2 = 0 AS even, 'x' || n AS name, NULL::BIGINT AS gone,
+        DATE '2026-01-31' + n::INTEGER AS day, n::FLOAT / 3 AS third, [n, NULL] AS list,
+        TIMESTAMPTZ '2026-01-31 12:00:00.123456+02' AS instant, n::HUGEINT AS huge,
+        [struct_pack(value_ns := n, n := 1)] AS buckets FROM range(10000) AS t(n) ORDER BY n"""
+    few, many, unsaid = (Session("64m", QUICK_FRAMES - 1), Session("64m", QUICK_FRAMES),
+                         Session("64m"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = few.table(text)
+    assert found.schema == many.table(text).schema == few.types(text)
+    assert found.equals(many.table(text)) and len(found) == 10_000
+    assert (few._quick, many._quick, unsaid._quick) == (True, False, False)
+    for session in (few, many, unsaid):
+        session.close()
 
 
 NAMES = ["it's", 'say "x"', "x'; DROP TABLE t1; --", "back\\slash", "{curly} %s", "NaN", "null",

@@ -11,12 +11,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from omq.base.errors import Exit
 from omqtools.omqspark import interactive, report
 from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.summary import Sentence
 from omqtools.omqspark.topmost import Queues
 from tests.process.chromium import Page, browser, needs_chromium
+from tests.spark.test_believed import World, nothing
 from tests.spark.test_report import START
 
 pytestmark = needs_chromium
@@ -88,13 +90,16 @@ BROKEN = """[...document.querySelectorAll(".wide td")].filter(each => {
 }).map(each => each.textContent)"""
 """Numbers of tables that are broken in the middle."""
 SANKEY = """(function(){
-  const frame = document.getElementById("flows").getBoundingClientRect();
+  const flows = document.getElementById("flows");
+  if (!flows) { return []; }
+  const frame = flows.getBoundingClientRect();
   return [...document.querySelectorAll(".node-label")].filter(each => {
     const box = each.getBoundingClientRect();
     return box.right > frame.right + 1 || box.left < frame.left - 1;
   }).map(each => each.textContent);
 })()"""
 """Names of queues that reach beyond the picture of flows."""
+NOTHING = "nothing"
 COUNTS = {"many": 100, "alike": 30, "one": 16, "few": 12}
 
 
@@ -146,7 +151,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("report")
     for scene in COUNTS:
         (folder / f"{scene}.html").write_text(drawn(scene), encoding="utf-8")
-    return {scene: folder / f"{scene}.html" for scene in COUNTS}
+    world = World(folder)
+    world.add(nothing)
+    assert world.command("refresh") == Exit.OK
+    return {scene: folder / f"{scene}.html" for scene in COUNTS} | {
+        NOTHING: world.out / "report" / "report.html"}
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +174,14 @@ def look(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 420])
-@pytest.mark.parametrize("scene", COUNTS)
+@pytest.mark.parametrize("scene", [*COUNTS, NOTHING])
 def test_everything_can_be_seen(look: Page, files: dict[str, Path], scene: str, width: int,
                                 dark: bool) -> None:  # noqa: FBT001
     look.size(width, 900, dark=dark)
     look.go(files[scene].as_uri())
-    look.until("document.querySelectorAll('.js-plotly-plot .main-svg').length >= "
-               f"{len(report.SECTIONS)}")
+    pictures = look.script("document.querySelectorAll('div[role=img]').length")
+    assert pictures == (0 if scene == NOTHING else len(report.SECTIONS))
+    look.until(f"document.querySelectorAll('.js-plotly-plot .main-svg').length >= {pictures}")
     if folder := os.environ.get("OMQ_REPORT_PICTURES"):
         look.picture(Path(folder, f"report-{scene}-{width}-{'dark' if dark else 'light'}.png"))
     assert look.script("document.documentElement.scrollWidth") <= width
@@ -181,6 +191,10 @@ def test_everything_can_be_seen(look: Page, files: dict[str, Path], scene: str, 
     assert look.script(HIDDEN) == []
     assert look.script(BROKEN) == []
     assert look.script(SANKEY) == []
+    if scene == NOTHING:
+        assert look.script("document.body.innerText").count("has nothing of this kind") == len(
+            report.SECTIONS)
+        return
     assert min(look.script(GREYED)) > 60, "fields without data are told from page and colours"
 
 

@@ -28,6 +28,7 @@ from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.out_directory import AUDITED
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
+from tests import share
 from tests.model import instance as model_instance
 from tests.model.test_model import Machine
 from tests.spark.test_histories import EVENTS, REASONS, archived, steps
@@ -117,7 +118,8 @@ def test_the_archive_has_what_a_split_can_get_wrong(archive: Path, once: str) ->
     assert {name for _, name, _ in rows} == {"A", "B", "RENAMED"}
 
 
-@pytest.mark.parametrize(("seed", "by"), [(0, "duckdb"), (1, "spark"), (2, "duckdb")])
+@pytest.mark.parametrize(("seed", "by"), share.of_cases([
+    (0, "duckdb"), (1, "spark"), (2, "duckdb")]))
 def test_any_split_in_any_order(archive: Path, once: str, seed: int, by: str,
                                 request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """0: one after the other; else shuffled, some at a time."""
@@ -182,7 +184,7 @@ def test_the_model_does_each_kind_of_thing(anything: tuple[Path, str]) -> None:
     assert len({row["epoch"] for row in found}) > 3 and len(list(anything[0].iterdir())) > 40
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", share.of_cases(range(3)))
 def test_any_split_of_anything(anything: tuple[Path, str], seed: int, tmp_path: Path) -> None:
     """In order or shuffled, some files a run and some a batch."""
     pick, here, out = random.Random(seed), tmp_path / "archive", tmp_path / "tables"
