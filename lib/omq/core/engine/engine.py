@@ -14,7 +14,7 @@ journal, so only the blocks count, and a block is whole or absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import SpoolFull
@@ -138,6 +138,10 @@ class Engine:
     def sync(self) -> None:
         """What was appended so far is on the disk, before the group ends."""
         self.core.block.flush(sync=True)
+
+    def tell_written(self, told: Callable[[int], None]) -> None:
+        """`told` hears, before each sync, up to which LSN blocks lie in their file."""
+        self.core.block.writer.written = told
 
     def _flushed(self, block: Block, base: int) -> None:
         """Payload offsets of the block's puts become offsets in the file."""

@@ -93,7 +93,7 @@ class QueueManager:
         self._held = self._parts.server.held = held_replies(context, self._parts.engine,
                                                             self._parts.term)
         if self._held is not None:
-            self._parts.engine.core.block.writer.written = self._held.written
+            self._parts.engine.tell_written(self._held.written)
         self._index_low = 0
         self._watchdog_due = self._draining_until = self._now = 0
         self._status_due = self._chores_due = 0
