@@ -31,13 +31,13 @@ from tests.waiting import until
 
 
 class SyncPair(Pair):
-    """The queue manager waits for one standby, or for `count`."""
+    """The queue manager waits for one standby, if not told another number."""
 
-    def waits(self, count: int = 1, **more: object) -> None:
+    def waits(self, **more: object) -> None:
         self.primary.settings()
         with open(self.primary.conf / "omq.conf", "a", encoding="utf-8") as conf:
-            conf.write(f"\n[standby]\nstandby_sync = {count}\n" + "".join(
-                f"{key} = {value}\n" for key, value in more.items()))
+            conf.write("\n[standby]\n" + "".join(
+                f"{key} = {value}\n" for key, value in ({"standby_sync": 1} | more).items()))
 
     def protection(self) -> str:
         try:
@@ -235,7 +235,7 @@ def test_two_standbys_are_waited_for(pair: SyncPair) -> None:
     second.make("c")
     second.log.touch()
     pair.primary.kill(MANAGER)
-    pair.waits(2)
+    pair.waits(standby_sync=2)
     pair.primary.start(MANAGER)
     pair.follow()
     follower = second.follow()
