@@ -19,8 +19,13 @@ class Link(Enrolling):
 
 def test_what_came_together_is_said_by_one_turn_and_in_its_order() -> None:
     turns: list[Callable[[], None]] = []
+
+    def said_in_a_turn(turn: Callable[[], None], *, light: int, wants: bool) -> None:
+        assert (light, wants) == (0, False), "something of it may wait, and nothing more is taken"
+        turns.append(turn)
+
     link = Link(cast(Any, None), cast(Any, None))
-    link._taker = cast(Any, SimpleNamespace(say=turns.append))
+    link._taker = cast(Any, SimpleNamespace(say=said_in_a_turn))
     said: list[Any] = []
 
     def lost(message: Any) -> None:

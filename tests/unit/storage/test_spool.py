@@ -160,12 +160,15 @@ def test_the_text_of_a_lock_that_was_let_go_is_written_nowhere(
         number = held.fd
         held.close()
         with (tmp_path / "journal").open("w+b") as journal:
-            assert journal.fileno() == number
+            if journal.fileno() != number:  # another one was free as well
+                os.dup2(journal.fileno(), number)
             journal.write(b"of a journal")
             journal.flush()
             side_files.retry()
             journal.seek(0)
             assert journal.read() == b"of a journal"
+            if journal.fileno() != number:
+                os.close(number)
         assert side_files.wait_s() is None
     finally:
         side_files.use(before)
@@ -177,13 +180,16 @@ def test_a_closed_file_writes_nowhere(tmp_path: Path) -> None:
     number = one.fd
     one.close()
     other = create_file(tmp_path / "other")
-    assert other.fd == number
+    if other.fd != number:
+        os.dup2(other.fd, number)
     with pytest.raises(DiskError):
         one.write([b"of the one"], 0)
     durable.use(Disk())
     with pytest.raises(OSError, match="Bad file descriptor"):
         one.close()
     assert other.read(10, 0) == b""
+    if other.fd != number:
+        os.close(number)
     other.close()
 
 
