@@ -19,7 +19,7 @@ from tests.model.mutants import Mutant
 NAME = b"tenant"
 ONLY_REQUESTS = (
     "what has a rate is plain", "the group is no key", "a key of another queue is believed",
-    "the key of a value before")
+    "the key of a value before", "tokens are not spent", "tokens are not asked for")
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ class Instance:
         self.queues(QUEUES)
         self.settings()
         self.children: dict[str, Child] = {}
+        self.cut_lines = False  # a full disk cuts a line of the event log, another one follows it
 
     # configuration
 
@@ -160,7 +161,8 @@ class Instance:
         """The event log, or the events of one number."""
         if not self.paths.event_log.exists():
             return []
-        found = [json.loads(line) for line in self.paths.event_log.read_text().splitlines()]
+        found = [json.loads(line[line.rfind('{"time"'):] if self.cut_lines else line)
+                 for line in self.paths.event_log.read_text().splitlines()]
         return [event for event in found if not number or event["event"] == number]
 
     def fired(self) -> list[str]:

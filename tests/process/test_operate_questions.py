@@ -45,6 +45,9 @@ SAID: Final = {
     "omqlog --operator": "omhold",
 }
 """Each command of the table, and what it says here; the order is that of the table."""
+EMPTIED: Final = ("omqdump -e 'D QUEUE --where queue=QUEUE --yes'", "omqdump --undo all --yes",
+                  "omq queue clear QUEUE")
+"""Those of test_a_queue_is_emptied."""
 ELSEWHERE: Final = {  # and which test has what it does
     "omqlog --mail ID": "tests/process/test_operator_tools.py",
     "omfreeq QUEUE -p PID": "tests/process/test_operator_tools.py",
@@ -61,7 +64,7 @@ def commands() -> list[str]:
 
 
 def test_each_command_has_its_test() -> None:
-    assert set(commands()) == SAID.keys() | ELSEWHERE.keys()
+    assert set(commands()) == SAID.keys() | ELSEWHERE.keys() | set(EMPTIED)
     for name in ELSEWHERE.values():
         assert (ROOT / name).is_file()
 
@@ -108,6 +111,21 @@ def test_the_commands_answer(lively: tuple[Instance, str]) -> None:
         keys = connection.queues.show("A").keys
         assert (keys["rate"], keys["limit_by"], keys["key_in_work_max"]) == (
             "5/min", "property:customer", "2")
+
+
+def test_a_queue_is_emptied(omq_instance: Instance) -> None:
+    """With undo, and without."""
+    omq_instance.start(MANAGER, WRITER)
+    omq_instance.ready()
+    with omq_instance.connect() as connection:
+        for number in range(3):
+            connection.put("A", b"%d" % number)
+        left = []
+        for command in EMPTIED:
+            done = run(omq_instance, command, QUEUE="A")
+            assert done.returncode == 0, (command, done)
+            left.append([each.body for each in connection.browse("A")])
+    assert left == [[], [b"0", b"1", b"2"], []]
 
 
 def test_a_backup_is_put_back(omq_instance: Instance, tmp_path: Path) -> None:

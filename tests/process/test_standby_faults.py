@@ -132,6 +132,7 @@ def test_a_standby_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
 def small_primary(tmp_path: Path) -> Iterator[tuple[FaultyPair, Path]]:
     """On a disk of few bytes, its standby on another; and what fills it."""
     with mounted(tmp_path / "small", 32) as small, instance(small) as primary:
+        primary.cut_lines = True
         pair = made(primary, tmp_path / "standby")
         primary.stop()
         conf = primary.conf / "omq.conf"

@@ -121,8 +121,8 @@ def test_ci_leaves_no_test_out_in_all_shares() -> None:
     """What make test leaves out has a lane of its own; of its files each share has some."""
     text = (ROOT / ".ci/run").read_text(encoding="utf-8")
     lanes = set(re.findall(r"^for each in (.*); do$", text, re.MULTILINE)[0].split())
-    assert {"machines", "spark", "foreign", "long", "lint_and_storms"} <= lanes
+    assert {"machines", "spark", "foreign", "long", "lint_and_units", "storms"} <= lanes
     assert 'here machines 1 "$FILES" tests/system' in text
     assert 'here spark 2 "$FILES" tests/spark' in text
-    assert "\nFILES=--long-files=${OMQ_LONG_FILES-$((16#${commit:8:8} % 3 + 1))/3}\n" in text
+    assert "\nFILES=--long-files=${OMQ_LONG_FILES-$((16#${commit:8:8} % 4 + 1))/4}\n" in text
     assert "--only long" in text and 'here storms 1 "$ROOTS"' in text
