@@ -67,6 +67,9 @@ queue = IDEL
 class Instance:
     """See the module."""
 
+    cut_lines = False
+    """A full disk cut a line of the event log, and another one follows in the same line."""
+
     def __init__(self, root: Path, space: IpcSpace) -> None:
         self.root = root / "spool"
         self.space = space
@@ -78,7 +81,6 @@ class Instance:
         self.queues(QUEUES)
         self.settings()
         self.children: dict[str, Child] = {}
-        self.cut_lines = False  # a full disk cuts a line of the event log, another one follows it
 
     # configuration
 
