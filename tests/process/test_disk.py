@@ -30,7 +30,7 @@ WRITERS = ["pool.before_sync", "poolctrl.before_sync"]
 def test_the_manager_ends_at_the_first_disk_error(omq_instance: Instance, tmp_path: Path,
                                                   point: str) -> None:
     load = Load(omq_instance, tmp_path)
-    victim = omq_instance.start(WRITER, MANAGER, fault=f"{point}:eio:30")
+    victim = omq_instance.start(WRITER, MANAGER, fault=f"{point}:eio:80")
     clients = load.until_dead(victim)
     load.deaths.say({"op": "death"})
     assert victim.wait() == Exit.IO
