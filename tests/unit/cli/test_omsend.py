@@ -97,12 +97,12 @@ def test_files_of_a_group_are_numbered_on(run: Run, manager: FakeConnection, tmp
         (b"g", 3, False), (b"g", 4, True), (b"\n" * 24, 0, False), (b"\n" * 24, 0, False)]
 
 
-def test_a_mail_has_no_group_and_expires_never(run: Run, manager: FakeConnection,
+def test_what_a_mail_cannot_have_is_refused(run: Run, manager: FakeConnection,
                                                capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--group", "g"], ["--expiry", "5"], ["--reply-to", "AUDIT"],
-                  ["--unique-key", "k"], ["--non-persistent"]):
+    for words in (["--group", "g"], ["--expiry", "5"], ["--when-done", "1"], ["--claim"],
+                  ["--reply-to", "AUDIT"], ["--unique-key", "k"], ["--non-persistent"]):
         assert run("-t", "bob", *words, stdin=b"Subject: x\n\nbody\n") == Exit.USAGE
-        assert f"a mail (-t) has no {words[0]}" in capsys.readouterr().err
+        assert f"{words[0]} is not for a mail (-t)" in capsys.readouterr().err
     assert not manager.puts
 
 

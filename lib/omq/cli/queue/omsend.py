@@ -123,11 +123,12 @@ def _claim(connection: Client, message: omq.Outgoing, names: list[str]) -> None:
 def _check_mail(options: argparse.Namespace) -> None:
     """What a mail cannot have is not passed over."""
     ignored = [word for word, given in (
-        ("--reply-to", options.reply_to), ("--unique-key", options.unique_key),
-        ("--expiry", options.expiry is not None), ("--group", options.group),
-        ("--non-persistent", options.persistent is False)) if given]
+        ("--when-done", options.when_done), ("--within", options.within is not None),
+        ("--claim", options.claim), ("--reply-to", options.reply_to),
+        ("--unique-key", options.unique_key), ("--expiry", options.expiry is not None),
+        ("--group", options.group), ("--non-persistent", options.persistent is False)) if given]
     if ignored:
-        raise BadRequest(reason=f"a mail (-t) has no {ignored[0]}")
+        raise BadRequest(reason=f"{ignored[0]} is not for a mail (-t)")
 
 
 def _check_group(options: argparse.Namespace) -> None:
@@ -140,7 +141,7 @@ def _check_group(options: argparse.Namespace) -> None:
 
 
 def _check_claim(options: argparse.Namespace) -> None:
-    if options.claim and (options.url or options.mail or options.when_done
+    if options.claim and (options.url or options.when_done
                           or STDIN in (options.words[1:] or [STDIN])):
         raise BadRequest(reason="--claim is for files on this host, named one by one, without -t, "
                          "--url or --when-done")
@@ -151,7 +152,7 @@ def _check_barrier(options: argparse.Namespace, message: omq.Outgoing) -> None:
     if options.within is not None and not options.when_done:
         raise BadRequest(reason="--within is for a message with --when-done")
     if options.when_done and (
-            options.url or options.mail or len(message.queues) > 1 or len(options.words) > 2
+            options.url or len(message.queues) > 1 or len(options.words) > 2
             or message.delay_s or message.expiry_s is not None or message.correlation_id
             or message.reply_to or message.unique_key or message.persistent is False
             or options.group):

@@ -29,7 +29,7 @@ _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
 
 
 class Puts:
-    """One request, with those that go next to it. `goal`: the queues that hold what is put, or the
+    """One request, with those that go with it. `goal`: the queues that hold what is put, or the
     name of one of another instance; the waiter is told a list of ids."""
 
     def __init__(self, goal: str | tuple[str, ...], messages: Sequence[Outgoing], waiter: Waiter

@@ -7,7 +7,7 @@
                 work(message.body)
                 message.done()
 
-`connect` gives a Client: the Connection that programs use, and what our own tools need next to it.
+`connect` gives a Client: the Connection that programs use, and what our own tools need besides.
 Errors: the classes of omq.base.errors; above all ManagerUnavailable, TimedOut, QueueFull,
 NoAuthority, and BadArgument for what can be no argument at all.
 """
@@ -304,7 +304,7 @@ class Connection(EndsUnits, ActsById, PutsBarriers):
 
 
 class Client(ToolCalls, Connection):
-    """The same with what our own tools and daemons ask next to it; no part of the public API."""
+    """The same with what our own tools and daemons ask besides; no part of the public API."""
 
 
 Client.__name__ = Client.__qualname__ = Connection.__name__  # what people see of it is a Connection

@@ -169,7 +169,7 @@ class Message(PayloadFacts):
                priority: int | str | None = None, persistent: bool | None = None
                ) -> Outgoing | None:
         """What `reply` would put, and nothing is done; None: its time is over. For `move`, with
-        other messages next to it. BadRequest if it wants no reply."""
+        other messages in the same step. BadRequest if it wants no reply."""
         queue, expiry = self.reply_to, self._descriptor().expiry
         if not queue:
             raise BadRequest(reason=f"message {self.message_id} wants no reply (reply_to)")

@@ -53,7 +53,7 @@ class ParkingLink(Link):
         """Read away the bells of requests that were waited for: nobody looks for them."""
         if self._line is not None:
             with contextlib.suppress(Lost, OSError):  # the next request meets it
-                self._line.rang(0)
+                self._line.rang(-1)  # of no request: all that is there is read
 
     @property
     def on_its_way(self) -> bool:

@@ -26,7 +26,7 @@ def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
                 group_sequence: int = 0, last_in_group: bool = False,
                 unique_key: bytes | str | None = None,
                 outgoing: Outgoing | None) -> tuple[Outgoing, tuple[str, ...]]:
-    """The message, and the queues that were named next to it."""
+    """The message, and the queues that were named with it."""
     listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
     if outgoing is not None:
         if not isinstance(outgoing, Outgoing):
