@@ -78,7 +78,8 @@ def test_a_property_in_json_keeps_its_type(run: Run, manager: FakeConnection) ->
     assert said == {"n": "42", "x": "1.5", "yes": "true", "t": "a=b", "p": "42"}
 
 
-@pytest.mark.parametrize("word", ["n=forty", "n=[1]", "n=null", "n=NaN", "n=", "n"])
+@pytest.mark.parametrize("word", ["n=forty", "n=[1]", "n=null", "n=NaN", "n=", "n", "n=1e999",
+                                  f"n={1 << 70}", "n=" + "[" * 50_000])
 def test_what_is_no_value_of_json_is_refused(run: Run, manager: FakeConnection, word: str,
                                              capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ORDERS", "--json-property", word) == Exit.DATA

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import stat
 import sys
@@ -248,11 +249,11 @@ def _properties(options: argparse.Namespace) -> dict[str, Any]:
     for name, text in _texts(options.json_property).items():
         try:
             value = json.loads(text, parse_constant=_no_number)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadProperty(name=name, rule=f"a value in JSON, which {text[:40]!r} is not: "
                               f"{error}") from error
-        if not isinstance(value, str | int | float):
-            raise BadProperty(name=name, rule="a text, a number, true or false")
+        if not isinstance(value, str | int | float) or value in (math.inf, -math.inf):
+            raise BadProperty(name=name, rule="a text, a number of 64 bits, true or false")
         found[name] = value
     return found
 
