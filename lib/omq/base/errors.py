@@ -881,6 +881,14 @@ went back"""
     exit_code = Exit.NO_INPUT
 
 
+class Supervised(OmqError):
+    """omrc --embedded (process {pid}) supervises {spool} and would start its daemons again; omshut \
+stops them and it"""
+
+    status = 327
+    exit_code = Exit.USAGE
+
+
 class ConsoleBusy(OmqError):
     """{what}: try again in {seconds} s"""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -13,11 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from omq.base.errors import Exit, ManagerNotExpected, ManagerUnavailable, TimedOut
+from omq.base.errors import (
+    Exit,
+    ManagerNotExpected,
+    ManagerUnavailable,
+    Supervised,
+    TimedOut,
+)
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, ServiceKind
+from omq.cli.setup import omq_drain
 from omq.cli.setup.omq_drain import drain, find, services_by_stage
 from omq.services.daemon import pid_file
+from omq.services.daemon.lock import LOCK_FILE
 from omq.storage.spool import create_spool, lock
 
 DAEMON = """\
@@ -106,6 +115,29 @@ def test_a_stage_that_takes_too_long_is_named_and_the_next_is_left(
     with pytest.raises(TimedOut, match="smtp"):
         drain(paths, [["smtp"], ["qmgr"]], 0.05, print)
     assert manager.poll() is None
+
+
+def test_what_would_be_started_again_is_not_stopped(paths: SpoolPaths, start: Start) -> None:
+    """Under omrc --embedded; a lock that nobody holds, or that it may not read, hinders nothing."""
+    words = ["--spool", str(paths.root), "--conf", str(paths.conf)]
+    manager = start("qmgr")
+    supervisor = paths.run / LOCK_FILE
+    with supervisor.open("w") as file:
+        file.write("4711 \n")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Supervised, match=r"process 4711.*omshut"):
+            omq_drain.main(words)
+        assert manager.poll() is None
+    with pytest.MonkeyPatch.context() as patch:  # root may read everything
+        patch.setattr(omq_drain, "holder", _refused)
+        assert omq_drain.main(words) == Exit.OK
+    assert manager.wait() == -signal.SIGTERM
+    assert omq_drain.main(words) == Exit.OK
+
+
+def _refused(path: Path) -> str:
+    raise PermissionError(path)
 
 
 def test_stages_are_those_of_the_supervisor() -> None:
