@@ -881,7 +881,7 @@ went back"""
     exit_code = Exit.NO_INPUT
 
 
-class Supervised(OmqError):
+class UnderSupervisor(OmqError):
     """omrc --embedded (process {pid}) supervises {spool} and would start its daemons again; omshut \
 stops them and it"""
 

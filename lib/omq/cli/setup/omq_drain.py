@@ -9,7 +9,7 @@ Invariants: 1. only a process that holds the lock of its pid file is signalled, 
 with a reused pid; 2. each stage has stop_timeout_s: what has not gone then is left to systemd,
 which ends it in the order of the units; 3. with no daemon running it ends at once; 4. a wrong
 configuration does not keep it from stopping them; 5. where omrc --embedded supervises it is refused
-(Supervised): what was told to be stopped would be started again.
+(UnderSupervisor): what was told to be stopped would be started again.
 
 Exit code 0 when all is down, 64 under omrc --embedded, 69 when a stage took too long, 77 without
 the right to signal.
@@ -28,7 +28,7 @@ from itertools import groupby
 from typing import Final
 
 from omq.base.amounts import duration
-from omq.base.errors import Exit, NoPermission, Supervised, TimedOut
+from omq.base.errors import Exit, NoPermission, TimedOut, UnderSupervisor
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf
 from omq.cli.common import locate, say, services_or_shipped, settings_or_defaults, tool_parser
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     location = locate(options)
     with contextlib.suppress(PermissionError):  # another user's: under systemd it says nothing
         if pid := holder(location.paths.run / LOCK_FILE):
-            raise Supervised(pid=pid, spool=location.paths.root)
+            raise UnderSupervisor(pid=pid, spool=location.paths.root)
     settings = settings_or_defaults(location.conf_dir, NAME)
     stages = services_by_stage(services_or_shipped(location.conf_dir, NAME))
     drain(location.paths, stages, settings.stop_timeout_s, lambda text: say(NAME, text))

@@ -18,8 +18,8 @@ from omq.base.errors import (
     Exit,
     ManagerNotExpected,
     ManagerUnavailable,
-    Supervised,
     TimedOut,
+    UnderSupervisor,
 )
 from omq.base.paths import SpoolPaths
 from omq.base.services_conf import ServiceConf, ServiceKind
@@ -126,7 +126,7 @@ def test_what_would_be_started_again_is_not_stopped(paths: SpoolPaths, start: St
         file.write("4711 \n")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(Supervised, match=r"process 4711.*omshut"):
+        with pytest.raises(UnderSupervisor, match=r"process 4711.*omshut"):
             omq_drain.main(words)
         assert manager.poll() is None
     with pytest.MonkeyPatch.context() as patch:  # root may read everything
