@@ -70,7 +70,6 @@ class EventLog:
         self.service = service
         self.level = level
         self.lost = 0  # lines, since the log was last written
-        self._torn = False  # its last line is cut: the next one begins anew
         self._said = False  # that it is refused
         self._closed = False
         self._gathered: list[tuple[bytes, str]] | None = None  # for the file, for stderr
@@ -163,7 +162,7 @@ class EventLog:
         """So many whole lines; in front of the first after a loss goes the one that tells of it."""
         if self.lost:
             told = self._line(events.EVENTS_LOST, WARNING, os.getpid(), {"lines": self.lost})
-            line = (b"\n" if self._torn else b"") + told + line
+            line = (b"\n" if file.cut else b"") + told + line
         try:
             written = file.write(line)
         except OSError as error:
@@ -171,10 +170,9 @@ class EventLog:
             self._refused(f"cannot be written: {error.strerror}")
             return
         if written == len(line):
-            self.lost, self._torn, self._said = 0, False, False
+            self.lost, self._said = 0, False
         else:
             self.lost += count
-            self._torn = self._torn or written > 0
             self._refused("cannot be written: short write, the disk is full")
 
     def _line(

@@ -35,6 +35,7 @@ class LogFile:
         self._refused = refused
         self._descriptor = -1
         self.files = 0
+        self.cut = False  # what was written last ends in the middle of a line
 
     def reopen(self) -> None:
         """Open it again, after a fork into another service or a rotation."""
@@ -72,8 +73,26 @@ class LogFile:
         return self._descriptor >= 0
 
     def write(self, data: bytes) -> int:
-        """Append in one write; how much of it was written. Only when it is `ready`."""
-        return side_files.calls.write(self._descriptor, data)
+        """Append in one write; how much of it was written. Only when it is `ready`. Of a line that a
+        full disk cuts the last byte becomes its end: what another process writes next is a line of
+        its own. `cut`: that could not be done."""
+        written = side_files.calls.write(self._descriptor, data)
+        if written:
+            self.cut = data[written - 1:written] != b"\n" and not self._end_line()
+        return written
+
+    def _end_line(self) -> bool:
+        """Over the last byte that this process wrote, which needs no room. Not by its own descriptor,
+        with which every write appends (pwrite(2), BUGS)."""
+        try:
+            at = os.lseek(self._descriptor, 0, os.SEEK_CUR) - 1
+            own = side_files.calls.open(f"/proc/self/fd/{self._descriptor}", os.O_WRONLY)
+            try:
+                return side_files.calls.pwrite(own, b"\n", at) == 1
+            finally:
+                os.close(own)
+        except OSError:
+            return False
 
     def _rotate(self) -> None:
         """Rename the full log, unless another process was quicker; one that cannot be goes on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omq.base import events
+from omq.base import events, side_files
 from omq.base.event_log import ERROR, REPORT, TRACE, EventLog
 from omq.base.log_file import LogFile
 
@@ -253,3 +254,40 @@ def test_a_batch_that_is_lost_is_counted_line_by_line(
     log.close()
     told = [json.loads(line) for line in (tmp_path / "events.log").read_text().splitlines()]
     assert told[0]["lines"] == 3 and len(told) == 2
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_follows_a_line_that_a_full_disk_cuts_is_a_line_of_its_own(
+    tmp_path: Path, refused: bool
+) -> None:
+    """Of another process too; where the cut line cannot be ended, only of the one that cut it."""
+    class Full(side_files.Calls):
+        fits = 1 << 20
+
+        def write(self, fd: int, data: bytes) -> int:
+            return super().write(fd, data[:self.fits])
+
+        def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+            if refused:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().pwrite(fd, data, offset)
+
+    path, full = tmp_path / "events.log", Full()
+    one, other = (EventLog(name, path, stderr=False) for name in ("one", "other"))
+    before = side_files.use(full)
+    try:
+        one.event(events.SERVICE_RELOADED, n=1)
+        full.fits = 30
+        one.event(events.SERVICE_RELOADED, n=2)
+        full.fits = 1 << 20
+        other.event(events.SERVICE_RELOADED, n=3)
+        one.event(events.SERVICE_RELOADED, n=4)
+    finally:
+        side_files.use(before)
+    first, cut, *rest = path.read_text().splitlines()
+    assert json.loads(first)["n"] == 1
+    assert cut.startswith('{"time": ')
+    found = [json.loads(line) for line in rest if line]
+    assert [(each["service"], each.get("n"), each.get("lines")) for each in found] == [
+        *([] if refused else [("other", 3, None)]), ("one", None, 1), ("one", 4, None)]
+    assert ("other" in cut) is refused

@@ -49,7 +49,6 @@ class Sends:
         self._lines: list[Mapping[str, Any]] = []
         self._rules: dict[str, Any] = {}
         self._files = self._missing = 0
-        self._torn = False  # what was written last ends in the middle of a line
 
     @classmethod
     def of(cls, context: ServiceContext, rules: Rules, *, begins: bool) -> Sends:
@@ -97,12 +96,11 @@ class Sends:
         if begun and not any("rules" in each for each in lines):
             lines.insert(0, self._rules | {"begins": False})
         # What somebody has left there may end in the middle of a line, too.
-        ahead = begun or self._torn
+        ahead = begun or self._file.cut
         data = b"\n" * ahead + b"".join(
             json.dumps(each).encode("ascii") + b"\n" for each in lines)
         written = self._file.write(data)
         whole = data[:written].count(b"\n") - ahead
-        self._torn = written < len(data) and (written > 0 or self._torn)
         self._files = self._file.files
         return max(0, whole)
 
