@@ -73,17 +73,17 @@ class LogFile:
         return self._descriptor >= 0
 
     def write(self, data: bytes) -> int:
-        """Append in one write; how much of it was written. Only when it is `ready`. Of a line that a
-        full disk cuts the last byte becomes its end: what another process writes next is a line of
-        its own. `cut`: that could not be done."""
+        """Append in one write; how much of it was written. Only when it is `ready`. Of a line that
+        a full disk cuts the last byte becomes its end: what another process writes next is a line
+        of its own. `cut`: that could not be done."""
         written = side_files.calls.write(self._descriptor, data)
         if written:
             self.cut = data[written - 1:written] != b"\n" and not self._end_line()
         return written
 
     def _end_line(self) -> bool:
-        """Over the last byte that this process wrote, which needs no room. Not by its own descriptor,
-        with which every write appends (pwrite(2), BUGS)."""
+        """Over the last byte that this process wrote, which needs no room. Not by its own
+        descriptor, with which every write appends (pwrite(2), BUGS)."""
         try:
             at = os.lseek(self._descriptor, 0, os.SEEK_CUR) - 1
             own = side_files.calls.open(f"/proc/self/fd/{self._descriptor}", os.O_WRONLY)

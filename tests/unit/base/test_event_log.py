@@ -258,7 +258,7 @@ def test_a_batch_that_is_lost_is_counted_line_by_line(
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_what_follows_a_line_that_a_full_disk_cuts_is_a_line_of_its_own(
-    tmp_path: Path, refused: bool
+    tmp_path: Path, *, refused: bool
 ) -> None:
     """Of another process too; where the cut line cannot be ended, only of the one that cut it."""
     class Full(side_files.Calls):
@@ -284,6 +284,8 @@ def test_what_follows_a_line_that_a_full_disk_cuts_is_a_line_of_its_own(
         one.event(events.SERVICE_RELOADED, n=4)
     finally:
         side_files.use(before)
+        one.close()
+        other.close()
     first, cut, *rest = path.read_text().splitlines()
     assert json.loads(first)["n"] == 1
     assert cut.startswith('{"time": ')
