@@ -68,7 +68,7 @@ class Instance:
     """See the module."""
 
     cut_lines = False
-    """A full disk cut a line of the event log, and another one follows in the same line."""
+    """A full disk cuts lines of the event log: of those nothing is asked."""
 
     def __init__(self, root: Path, space: IpcSpace) -> None:
         self.root = root / "spool"
@@ -163,8 +163,8 @@ class Instance:
         """The event log, or the events of one number."""
         if not self.paths.event_log.exists():
             return []
-        found = [json.loads(line[line.rfind('{"time"'):] if self.cut_lines else line)
-                 for line in self.paths.event_log.read_text().splitlines()]
+        found = [json.loads(line) for line in self.paths.event_log.read_text().splitlines()
+                 if not self.cut_lines or line.endswith("}")]
         return [event for event in found if not number or event["event"] == number]
 
     def fired(self) -> list[str]:
