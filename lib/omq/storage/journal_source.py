@@ -43,11 +43,6 @@ class JournalSource:
         self._follower = JournalFollower(paths, uuid)
         self._announced = 0  # the file whose header the standby has
 
-    @property
-    def sent_lsn(self) -> int:
-        """The last one that was read here."""
-        return self._follower.last_lsn
-
     def agree(self, mark: Synced) -> Piece:
         """FOLLOW, or BACK with the file and LSN up to which the standby's history is ours."""
         numbers = numbers_in(self._paths.journal)

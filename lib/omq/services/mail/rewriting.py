@@ -52,11 +52,6 @@ class Class(Enum):
     HEADER_SENDER = "header_sender"
     HEADER_RECIPIENT = "header_recipient"
 
-    @property
-    def of_sender(self) -> bool:
-        """Whether it is the address of who sends."""
-        return self in SENDERS
-
 
 SENDERS: Final = frozenset((Class.ENVELOPE_SENDER, Class.HEADER_SENDER))
 RECIPIENTS: Final = frozenset((Class.ENVELOPE_RECIPIENT, Class.HEADER_RECIPIENT))
