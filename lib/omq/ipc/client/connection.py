@@ -38,7 +38,7 @@ from omq.ipc.client.connection_parts import Wire
 from omq.ipc.client.in_doubt import EndsUnits
 from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.message import Message
-from omq.ipc.client.put_arguments import outgoing_of
+from omq.ipc.client.put_arguments import NOTHING_SAID, outgoing_of
 from omq.ipc.client.put_many import put_many
 from omq.ipc.client.queues import QueueCommands
 from omq.ipc.client.reader import PROMPT, Reader
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "Unit", "connect"]
 
 TIMEOUT_S = 60.0
-NOTHING_SAID = (b"", b"", None, "", 0.0, None, b"", 0, False, None)
-"""The arguments of `put` from correlation_id to unique_key, where only a body is said."""
 
 
 def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",

@@ -23,14 +23,14 @@ from omq.base.errors import (
     QueueGone,
 )
 from omq.base.paths import SpoolPaths
-from omq.fast.batch import Batch, id_texts, plain_head
+from omq.fast.batch import Batch, id_texts, part_bytes, plain_head
 from omq.format.wire import Operation, PutFlag
 from omq.ipc.client.bodies import Bodies
 from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.parking_link import ParkingLink
 from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
 from omq.ipc.wire.exchange import Answer
-from omq.ipc.wire.outgoing import Contain, Encoded, Outgoing, encode_outgoing, with_defaults
+from omq.ipc.wire.outgoing import Contain, Encoded, Outgoing, encode_outgoing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ _RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
 T = TypeVar("T")
 _PUT, _PUT_MANY, _PERSISTENT = (int(Operation.PUT), int(Operation.PUT_MANY),
                                 int(PutFlag.PERSISTENT))
+_NORMAL: Final = limits.PRIORITY_NORMAL
 
 
 class Wire:
@@ -141,29 +142,36 @@ class Wire:
                   ) -> str:
         """A message that has nothing but a body, by the shortest way; its id. "": it cannot go
         that way."""
+        encoded = self.encode_body(queue, body, priority, persistent=persistent)
+        if encoded is None:
+            return ""
+        link, payload = self.link, encoded.payload
+        if len(payload) > link.room:
+            raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
+        try:
+            answer = link.request(_PUT, payload, encoded.priority, encoded.flags, encoded.queue, 1,
+                                  len(payload), len(body), encoded.crc)
+        except QueueGone:  # the other way opens it again
+            self.forget()
+            return ""
+        return link.id_prefix + f"{answer.qpool:016x}"
+
+    def encode_body(self, queue: str, body: bytes, priority: int | None, *,
+                    persistent: bool | None) -> Encoded | None:
+        """A message that has nothing but a body, which needs no container. None: it needs the way
+        that everything goes (`encode`)."""
         facts = self.direct.get(queue)
         if facts is None:
             self.facts(queue)
             facts = self.direct.get(queue)
             if facts is None:
-                return ""
-        link = self.link
+                return None
         head, crc = plain_head(len(body))
-        payload = head + body
-        if len(payload) > link.room:
-            raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
         if persistent is None:
             persistent = facts.persistent
-        try:
-            answer = link.request(
-                _PUT, payload,
-                facts.priority if priority is None else names.check_priority(priority),
-                _PERSISTENT if persistent else 0, facts.number, 1, len(payload), len(body),
-                crc32c(body, crc))
-        except QueueGone:  # the other way opens it again
-            self.forget()
-            return ""
-        return link.id_prefix + f"{answer.qpool:016x}"
+        return Encoded(
+            facts.number, facts.priority if priority is None else names.check_priority(priority),
+            _PERSISTENT if persistent else 0, len(body), crc32c(body, crc), 0, 0, 0, 0, head + body)
 
     def put_one(self, encoded: Encoded, queue: str) -> Answer:
         """Any message."""
@@ -180,27 +188,25 @@ class Wire:
         """`rows` are `messages` encoded, on one queue; their ids."""
         if not rows:
             return []
-        heads = [row.head() for row in rows]
-        payloads = [row.payload for row in rows]
+        data, length = part_bytes([], rows)
         try:
             answer = self.link.request(
-                Operation.PUT_MANY, b"".join([*heads, *payloads]), queue=queue, count=len(rows),
-                length=sum(map(len, payloads)))
+                Operation.PUT_MANY, data, queue=queue, count=len(rows), length=length)
         except OmqError as error:
             self.bodies.refused(error, *rows)
             if isinstance(error, QueueGone):
                 self.forget()
             raise
-        first = answer.qpool
-        return [self.id_text(first + i, message) for i, message in enumerate(messages)]
+        return self.id_texts(answer.qpool, messages)
 
     def put_plain_batch(self, queue: int, messages: list[bytes], start: int,
-                        priority: int = limits.PRIORITY_NORMAL, flags: int = _PERSISTENT,
-                        pattern: bytes = b"") -> list[str]:
+                        priority: int = _NORMAL, flags: int = _PERSISTENT,
+                        pattern: bytes = b"", marks: list[bytes] | None = None) -> list[str]:
         """The bodies from `start` on, as many as one request takes; their ids. None goes into a
-        container; what else is said of all of them is as wire.outgoing.alike_head has it."""
+        container; what else is said of all of them is as wire.outgoing.alike_head has it, of their
+        groups as fast.batch.marks_of."""
         batch, link = self._batch, self.link
-        if not batch.take(queue, messages, start, link.room, priority, flags, pattern):
+        if not batch.take(queue, messages, start, link.room, priority, flags, pattern, marks):
             # The first does not fit: the next manager may have a smaller channel and threshold.
             raise MessageTooLong(size=len(messages[start]), queue=self.queue_name(queue),
                                  limit=link.room)
@@ -234,22 +240,33 @@ class Wire:
         """A message as the wire carries it, for `queues` unless it names its own. `contain`: makes
         its container, whatever its body here."""
         listed = message.queues or tuple(queues)
-        if header := self.header(listed):
-            message = replace(message, properties={**message.properties, **header})
-        numbers = [self.queue_number(name) for name in self.listed(listed)]
+        direct = self.direct.get(listed[0]) if len(listed) == 1 else None
+        if direct is not None:
+            numbers, defaults = (direct.number,), (direct.priority, direct.persistent)
+        else:
+            if header := self.header(listed):
+                message = replace(message, properties={**message.properties, **header})
+            numbers = tuple([self.queue_number(name) for name in self.listed(listed)])
+            facts = self.queues[listed[0]] if listed else None
+            defaults = (facts.priority, facts.persistent) if facts else (_NORMAL, True)
         reply_to = self.queue_number(message.reply_to) if message.reply_to else 0
-        if listed and (message.priority is None or message.persistent is None):
-            first = self.queues[listed[0]]
-            message = with_defaults(message, first.priority, persistent=first.persistent)
         return encode_outgoing(
             message, numbers, reply_to, self.paths, self.link.threshold if contain is None else -1,
-            self.name, contain or (lambda body: self.bodies.contain(listed[0], body)))
+            self.name, contain or (lambda body: self.bodies.contain(listed[0], body)), defaults)
 
     def id_text(self, qpool: int, message: Outgoing | bytes) -> str:
         """The id of a message that was put."""
         if isinstance(message, Outgoing) and message.message_id:
             return names.message_id_text(message.given_id.ljust(24, b"\0"))
         return self.link.id_prefix + f"{qpool:016x}"
+
+    def id_texts(self, first: int, messages: Sequence[Outgoing | bytes]) -> list[str]:
+        """The ids of messages that were put; `first`: the QPoolId of the first one."""
+        ids: list[str] = id_texts(self.link.id_prefix, first, len(messages))
+        for i, message in enumerate(messages):
+            if type(message) is not bytes and message.message_id:
+                ids[i] = self.id_text(first + i, message)
+        return ids
 
     # for tools
 

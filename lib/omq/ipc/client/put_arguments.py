@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from omq.base.errors import BadRequest
 from omq.format.property_values import Value
@@ -16,6 +16,9 @@ from omq.ipc.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
+
+NOTHING_SAID: Final = (b"", b"", None, "", 0.0, None, b"", 0, False, None)
+"""The arguments of `put` from correlation_id to unique_key, where only a body is said."""
 
 
 def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,

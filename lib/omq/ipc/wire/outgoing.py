@@ -9,7 +9,7 @@ finds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -20,8 +20,8 @@ from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import BadRequest
 from omq.base.paths import SpoolPaths
+from omq.fast.batch import head_of
 from omq.format import message as message_format
-from omq.format.journal import FRAME, FrameType
 from omq.format.message import DESCRIPTOR, NO_ID, Descriptor, Part
 from omq.format.wire import PutFlag
 from omq.ipc.wire import arguments
@@ -125,9 +125,7 @@ class Encoded:
 
     def head(self, offset: int = 0) -> bytes:
         """A frame header with what the submitter says; the manager fills in the rest."""
-        return FRAME.pack(FrameType.PUT, self.priority, self.flags, self.queue, 0, 0, 0, 0,
-                          self.size, len(self.payload), self.crc, offset, 0, 0, 0, 0, self.parts,
-                          0, 0, self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
+        return head_of(self, offset)
 
 
 _NORMAL = 4
@@ -156,26 +154,28 @@ def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
     raw = message_format.encode_properties(message.properties)
     descriptor = Descriptor(application=application.encode()[:12])
     persistent = message.persistent is None or message.persistent
-    return (_priority(message), _PERSISTENT if persistent else 0,
+    priority = _NORMAL if message.priority is None else message.priority
+    return (priority, _PERSISTENT if persistent else 0,
             descriptor.sized(0, len(raw), 0, 0) + raw)
 
 
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
-                    threshold: int, application: str, contain: Contain | None = None) -> Encoded:
-    """Encode a message for the queues with these numbers; what it leaves open is normal and
-    persistent. BadRequest, BadPriority, BadProperty."""
+                    threshold: int, application: str, contain: Contain | None = None,
+                    defaults: tuple[int, bool] = (_NORMAL, True)) -> Encoded:
+    """Encode a message for the queues with these numbers; what it leaves open of priority and
+    persistence is `defaults`. BadRequest, BadPriority, BadProperty."""
     body = message.body
-    if message.priority is None or message.persistent is None:
-        message = with_defaults(message, _NORMAL, persistent=True)
+    priority = defaults[0] if message.priority is None else message.priority
+    persistent = defaults[1] if message.persistent is None else message.persistent
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
             and not reply_to and not message.delay_s and message.at is None
             and not message.group_id):
         payload = plain_payload(body)
-        return Encoded(queues[0], _priority(message), int(bool(message.persistent)),
+        return Encoded(queues[0], priority, _PERSISTENT if persistent else 0,
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
     return _encode_full(message, queues, reply_to, threshold, application,
-                        contain or partial(own_container, paths))
+                        contain or partial(own_container, paths), priority, persistent)
 
 
 def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | None = None
@@ -188,10 +188,10 @@ def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | No
 
 
 def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, threshold: int,
-                 application: str, contain: Contain) -> Encoded:
+                 application: str, contain: Contain, priority: int, persistent: bool  # noqa: FBT001
+                 ) -> Encoded:
     if not queues:
         raise BadRequest(reason="a message needs a queue")
-    priority = _priority(message)
     correlation = _identifier(message.correlation_id, "correlation_id")
     given = _identifier(message.message_id, "message_id")
     expiry = until = 0
@@ -213,13 +213,13 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         group_sequence=message.group_sequence | (
             message_format.LAST_IN_GROUP if message.last_in_group else 0))
     properties = message_format.encode_properties(message.properties)
-    flags = ((_PERSISTENT if message.persistent else 0) | (_GIVEN_ID if given != NO_ID else 0)
+    flags = ((_PERSISTENT if persistent else 0) | (_GIVEN_ID if given != NO_ID else 0)
              | (_GROUPED if message.group_id else 0) | (_UNIQUE if message.unique_key else 0))
     container, size = "", len(message.body)
     content: bytes = message.body
     body_crc = 0
     if size > threshold:
-        if not message.persistent:
+        if not persistent:
             raise BadRequest(reason=f"a non-persistent body has at most {threshold} bytes")
         container, size, body_crc = contain(message.body)
         content = container.encode()
@@ -230,17 +230,6 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         message_format.id_hash(correlation) if correlation is not NO_ID else 0,
         message_format.id_hash(given) if given is not NO_ID else 0, expiry, len(parts),
         payload, container)
-
-
-def with_defaults(message: Outgoing, priority: int, *, persistent: bool) -> Outgoing:
-    """The message with these where it says nothing."""
-    return replace(
-        message, priority=priority if message.priority is None else message.priority,
-        persistent=persistent if message.persistent is None else message.persistent)
-
-
-def _priority(message: Outgoing) -> int:
-    return _NORMAL if message.priority is None else message.priority
 
 
 def _identifier(said: bytes | str, argument: str) -> bytes:
