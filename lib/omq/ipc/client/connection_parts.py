@@ -242,11 +242,12 @@ class Wire:
         listed = message.queues or tuple(queues)
         direct = self.direct.get(listed[0]) if len(listed) == 1 else None
         if direct is not None:
-            numbers, defaults = (direct.number,), (direct.priority, direct.persistent)
+            numbers = [direct.number]
+            defaults = direct.priority, direct.persistent
         else:
             if header := self.header(listed):
                 message = replace(message, properties={**message.properties, **header})
-            numbers = tuple([self.queue_number(name) for name in self.listed(listed)])
+            numbers = [self.queue_number(name) for name in self.listed(listed)]
             facts = self.queues[listed[0]] if listed else None
             defaults = (facts.priority, facts.persistent) if facts else (_NORMAL, True)
         reply_to = self.queue_number(message.reply_to) if message.reply_to else 0
@@ -264,7 +265,7 @@ class Wire:
         """The ids of messages that were put; `first`: the QPoolId of the first one."""
         ids: list[str] = id_texts(self.link.id_prefix, first, len(messages))
         for i, message in enumerate(messages):
-            if type(message) is not bytes and message.message_id:
+            if isinstance(message, Outgoing) and message.message_id:
                 ids[i] = self.id_text(first + i, message)
         return ids
 
