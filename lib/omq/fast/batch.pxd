@@ -1,6 +1,6 @@
 cdef unsigned int _PUT, _NORMAL, _PERSISTENT, _GROUPED
 cdef Py_ssize_t _SIZE, _BATCH_MAX, _HEAD, _BODY_AT, _GROUP_AT, _NUMBER_AT, _HEADS_MAX, _ID
-cdef unsigned long long _LAST
+cdef unsigned int _LAST
 cdef dict _heads
 
 cpdef tuple plain_head(Py_ssize_t size)
@@ -8,6 +8,7 @@ cpdef tuple plain_head(Py_ssize_t size)
 cpdef object bodies_of(list messages, type kind, str queue, Py_ssize_t size_max)
 cpdef object alike_bodies(list messages, type kind, str queue, Py_ssize_t size_max)
 cpdef object marks_of(list messages)
+cpdef bytes group_mark(bytes group, unsigned int number)
 cdef bint _only_a_body(object message, str queue) except -1
 cdef bint _at_once(object message, str queue) except -1
 
@@ -38,6 +39,6 @@ cdef class Batch:
                           Py_ssize_t room, unsigned int priority=*, unsigned int flags=*,
                           bytes pattern=*, list marks=*) except -1
 
-cdef tuple headed(bytes pattern, Py_ssize_t size, bytes mark)
+cpdef tuple headed(bytes pattern, Py_ssize_t size, bytes mark)
 
 cpdef list id_texts(str prefix, unsigned long long first, Py_ssize_t count)

@@ -99,7 +99,7 @@ def marks_of(messages: list[Any]) -> list[Any] | None:
     4 of its number there; b"" where it has none. None: none of them has one."""
     out: list[Any] = []
     any_of_them: cython.bint = False
-    number: cython.ulonglong
+    number: cython.uint
     for message in messages:
         group = message.group_id
         if not group:
@@ -110,9 +110,14 @@ def marks_of(messages: list[Any]) -> list[Any] | None:
         number = message.group_sequence
         if message.last_in_group:
             number |= _LAST
-        out.append(group.ljust(_ID, b"\0") + int(number).to_bytes(4, "little"))
+        out.append(group_mark(group, number))
         any_of_them = True
     return out if any_of_them else None
+
+
+def group_mark(group: bytes, number: cython.uint) -> bytes:
+    """The id of a group and a number in it, as a descriptor has them."""
+    return group.ljust(_ID, b"\0") + int(number).to_bytes(4, "little")
 
 
 def _only_a_body(message: Any, queue: str) -> cython.bint:

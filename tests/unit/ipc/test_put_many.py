@@ -14,7 +14,9 @@ from omq.base.errors import MessageTooLong
 from omq.base.paths import SpoolPaths
 from omq.fast.batch import Batch, alike_bodies, head_of, marks_of
 from omq.format.journal import FRAME, FrameType
-from omq.ipc.client.connection_parts import Wire
+from omq.format.message import Descriptor
+from omq.ipc.client.connection_parts import QueueFacts, Wire
+from omq.ipc.client.put_arguments import NOTHING_SAID
 from omq.ipc.wire.outgoing import Encoded, Outgoing, alike_head, encode_outgoing
 
 
@@ -75,6 +77,30 @@ def test_members_of_groups_have_the_bytes_of_each_by_itself(properties: dict[str
     assert alike_bodies(messages, Outgoing, "A", 1000) == [each.body for each in messages]
     assert len(packed(messages)) > 1
     assert marks_of([first, first]) is None
+
+
+@pytest.mark.parametrize(("said", "short"), [
+    ({}, True), ({"group_id": b"g"}, True), ({"group_id": b"\0\xff" + b"x" * 22}, True),
+    ({"priority": 9, "persistent": False, "group_id": b"g"}, True), ({"group_id": "g"}, False),
+    ({"group_id": b""}, True), ({"group_id": b"\0"}, False), ({"group_id": b"x" * 25}, False),
+    ({"group_id": b"g", "group_sequence": 1}, False), ({"message_id": b"m"}, False),
+    ({"expiry_s": 1.0}, False), ({"priority": True}, False), ({"body": "text"}, False)])
+def test_a_body_and_its_group_go_the_short_way(said: dict[str, Any], short: bool) -> None:  # noqa: FBT001
+    """With the bytes of the long one; what is more, or wrong, goes the long one."""
+    wire = cast(Any, object.__new__(Wire))
+    wire._pattern = Descriptor(application=b"a program").encode()
+    wire.direct = {"A": QueueFacts(7, 4, persistent=True, length_max=1000)}
+    wire.link = SimpleNamespace(threshold=1000)
+    more = {"body": b"text", "priority": None, "persistent": None, "group_id": b"", **said}
+    rest = [more.get(name, value) for name, value in zip(
+        ("correlation_id", "message_id", "expiry_s", "reply_to", "delay_s", "at",
+         "group_sequence", "last_in_group", "unique_key"), NOTHING_SAID, strict=True)]
+    found = wire.body_alone("A", more["body"], more["priority"], more["persistent"],
+                       more["group_id"], tuple(rest))
+    assert (found is not None) == short
+    if found is not None:
+        assert found == encode_outgoing(Outgoing(**more), [7], 0, SpoolPaths(Path("/none")), 1000,
+                                        "a program")
 
 
 def test_the_header_of_a_frame_has_all_that_was_encoded() -> None:

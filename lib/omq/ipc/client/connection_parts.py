@@ -23,11 +23,13 @@ from omq.base.errors import (
     QueueGone,
 )
 from omq.base.paths import SpoolPaths
-from omq.fast.batch import Batch, id_texts, part_bytes, plain_head
+from omq.fast.batch import Batch, group_mark, headed, id_texts, part_bytes, plain_head
+from omq.format.message import Descriptor
 from omq.format.wire import Operation, PutFlag
 from omq.ipc.client.bodies import Bodies
 from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.parking_link import ParkingLink
+from omq.ipc.client.put_arguments import NOTHING_SAID
 from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
 from omq.ipc.wire.exchange import Answer
 from omq.ipc.wire.outgoing import Contain, Encoded, Outgoing, encode_outgoing
@@ -52,9 +54,10 @@ class QueueFacts:
 
 _RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
 T = TypeVar("T")
-_PUT, _PUT_MANY, _PERSISTENT = (int(Operation.PUT), int(Operation.PUT_MANY),
-                                int(PutFlag.PERSISTENT))
+_PUT, _PUT_MANY, _PERSISTENT, _GROUPED = (
+    int(Operation.PUT), int(Operation.PUT_MANY), int(PutFlag.PERSISTENT), int(PutFlag.GROUPED))
 _NORMAL: Final = limits.PRIORITY_NORMAL
+_ID_BYTES: Final = limits.MESSAGE_ID_BYTES
 
 
 class Wire:
@@ -71,6 +74,7 @@ class Wire:
         self._names: dict[int, str] = {}
         self.bodies = Bodies(paths, self.link)
         self._batch = Batch()
+        self._pattern = Descriptor(application=name.encode()[:12]).encode()
 
     # queues
 
@@ -138,40 +142,50 @@ class Wire:
 
     # putting
 
-    def put_plain(self, queue: str, body: bytes, priority: int | None, *, persistent: bool | None
-                  ) -> str:
-        """A message that has nothing but a body, by the shortest way; its id. "": it cannot go
+    def put_plain(self, encoded: Encoded, queue: str) -> str:
+        """What `body_alone` has made for this queue, by the shortest way; its id. "": it cannot go
         that way."""
-        encoded = self.encode_body(queue, body, priority, persistent=persistent)
-        if encoded is None:
-            return ""
         link, payload = self.link, encoded.payload
         if len(payload) > link.room:
-            raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
+            raise MessageTooLong(size=encoded.size, queue=queue, limit=link.room)
         try:
             answer = link.request(_PUT, payload, encoded.priority, encoded.flags, encoded.queue, 1,
-                                  len(payload), len(body), encoded.crc)
+                                  len(payload), encoded.size, encoded.crc)
         except QueueGone:  # the other way opens it again
             self.forget()
             return ""
         return link.id_prefix + f"{answer.qpool:016x}"
 
-    def encode_body(self, queue: str, body: bytes, priority: int | None, *,
-                    persistent: bool | None) -> Encoded | None:
-        """A message that has nothing but a body, which needs no container. None: it needs the way
-        that everything goes (`encode`)."""
+    def body_alone(self, queue: Any, body: Any, priority: Any, persistent: Any, group: Any,
+                   more: tuple[Any, ...]) -> Encoded | None:
+        """A message that has nothing but a body, and perhaps the id of a group, by the shortest
+        way. None: it needs the way that everything goes (`encode`), for it says more (`more`: the
+        other arguments of `put`, from correlation_id to unique_key), or needs a container, or its
+        queue is elsewhere, or these are no arguments at all."""
+        if not (type(queue) is str and type(body) is bytes and more == NOTHING_SAID
+                and (priority is None or type(priority) is int)
+                and (persistent is None or type(persistent) is bool)
+                and (group == b"" or (type(group) is bytes and len(group) <= _ID_BYTES
+                                      and group.strip(b"\0")))
+                and len(body) <= self.link.threshold):
+            return None
         facts = self.direct.get(queue)
         if facts is None:
             self.facts(queue)
             facts = self.direct.get(queue)
             if facts is None:
                 return None
-        head, crc = plain_head(len(body))
         if persistent is None:
             persistent = facts.persistent
+        flags, size = _PERSISTENT if persistent else 0, len(body)
+        if group:
+            head, crc = headed(self._pattern, size, group_mark(group, 0))
+            flags |= _GROUPED
+        else:
+            head, crc = plain_head(size)
         return Encoded(
             facts.number, facts.priority if priority is None else names.check_priority(priority),
-            _PERSISTENT if persistent else 0, len(body), crc32c(body, crc), 0, 0, 0, 0, head + body)
+            flags, size, crc32c(body, crc), 0, 0, 0, 0, head + body)
 
     def put_one(self, encoded: Encoded, queue: str) -> Answer:
         """Any message."""

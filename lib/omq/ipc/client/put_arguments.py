@@ -17,8 +17,9 @@ from omq.ipc.wire.outgoing import Outgoing
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
 
-NOTHING_SAID: Final = (b"", b"", None, "", 0.0, None, b"", 0, False, None)
-"""The arguments of `put` from correlation_id to unique_key, where only a body is said."""
+NOTHING_SAID: Final = (b"", b"", None, "", 0.0, None, 0, False, None)
+"""The arguments of `put` from correlation_id to unique_key but for the group, where they say
+nothing (Wire.body_alone)."""
 
 
 def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,

@@ -39,7 +39,7 @@ from omq.format.property_values import Value
 from omq.format.wire import Operation
 from omq.ipc.client import in_doubt
 from omq.ipc.client.barriers import as_barrier, barrier_message
-from omq.ipc.client.put_arguments import NOTHING_SAID, outgoing_of
+from omq.ipc.client.put_arguments import outgoing_of
 from omq.ipc.client.unit_parts import parts_of, rows_max
 from omq.ipc.client.unit_taking import Taking
 from omq.ipc.wire import arguments
@@ -74,14 +74,10 @@ class Unit(Taking):
         knows (QueueFull, NoAuthority, MessageTooLong ...). UnitTooLarge, UnitEnded."""
         self._check_open()
         self._check_messages(1)
-        if (type(queues) is str and type(body) is bytes and outgoing is None and properties is None
-                and (priority is None or type(priority) is int)
-                and (persistent is None or type(persistent) is bool)
-                and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_id,
-                     group_sequence, last_in_group, unique_key) == NOTHING_SAID
-                and len(body) <= self._link.threshold
-                and (plain := self._wire.encode_body(queues, body, priority,
-                                                     persistent=persistent))):
+        if outgoing is None and properties is None and (plain := self._wire.body_alone(
+                queues, body, priority, persistent, group_id,
+                (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_sequence,
+                 last_in_group, unique_key))) is not None:
             self._add(plain, body)
             return
         message, listed = outgoing_of(
