@@ -27,7 +27,6 @@ from omq.ipc.client.cancelling import MessageState
 from omq.ipc.client.connection import TIMEOUT_S, Client
 from omq.ipc.client.connection import connect as connect_native
 from omq.ipc.client.file_puts import FilePut
-from omq.ipc.client.put_arguments import NOTHING_SAID
 from omq.ipc.client.reader import PROMPT
 from omq.ipc.client.request_reply import REPLIES, Reply
 from omq.ipc.wire import arguments
@@ -100,7 +99,7 @@ class AsyncConnection:
         """Put one message on one queue, or on several at once; its id. It is on the disk then."""
         if (type(queues) is str and type(body) is bytes and len(body) < ALONE_BYTES
                 and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_sequence,
-                     last_in_group, unique_key) == NOTHING_SAID and group_id == b""
+                     last_in_group, unique_key) == arguments.NOTHING_SAID and group_id == b""
                 and (priority, persistent, properties, outgoing) == (None,) * 4):
             waiter = Waiter()
             return str(await self._wait(self._puts, Put(arguments.queue(queues), body, waiter),

@@ -16,7 +16,7 @@ from omq.fast.batch import Batch, alike_bodies, head_of, marks_of
 from omq.format.journal import FRAME, FrameType
 from omq.format.message import Descriptor
 from omq.ipc.client.connection_parts import QueueFacts, Wire
-from omq.ipc.client.put_arguments import NOTHING_SAID
+from omq.ipc.wire.arguments import NOTHING_SAID
 from omq.ipc.wire.outgoing import Encoded, Outgoing, alike_head, encode_outgoing
 
 

@@ -29,8 +29,8 @@ from omq.format.wire import Operation, PutFlag
 from omq.ipc.client.bodies import Bodies
 from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.parking_link import ParkingLink
-from omq.ipc.client.put_arguments import NOTHING_SAID
 from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
+from omq.ipc.wire.arguments import NOTHING_SAID
 from omq.ipc.wire.exchange import Answer
 from omq.ipc.wire.outgoing import Contain, Encoded, Outgoing, encode_outgoing
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from omq.base.errors import BadRequest
 from omq.format.property_values import Value
@@ -16,10 +16,6 @@ from omq.ipc.wire.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
-
-NOTHING_SAID: Final = (b"", b"", None, "", 0.0, None, 0, False, None)
-"""The arguments of `put` from correlation_id to unique_key but for the group, where they say
-nothing (Wire.body_alone)."""
 
 
 def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
