@@ -19,7 +19,7 @@ from omq.base.checksum import crc32c
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost
 from omq.base.paths import SpoolPaths
 from omq.fast import FORM
-from omq.fast.batch import Batch, bodies_of, id_texts
+from omq.fast.batch import Batch, alike_bodies, bodies_of, id_texts, marks_of
 from omq.fast.client_request import UNSENT, Asking
 from omq.fast.handed_messages import Extent, Facts, Hold, Rows
 from omq.fast.reader_note import Note
@@ -27,7 +27,7 @@ from omq.format import message as message_format
 from omq.format.findings import Finding
 from omq.format.message import Descriptor, Part
 from omq.format.wire import GIVEN, NOTE_BYTES, REPLY, GivenFlag, Settlement
-from omq.ipc.wire.outgoing import Outgoing, encode_outgoing, encode_plain
+from omq.ipc.wire.outgoing import Outgoing, alike_head, encode_outgoing, encode_plain
 
 _MANY = 40
 
@@ -212,6 +212,40 @@ def _is_plain(message: Any) -> bool:
     return encoded == encode_plain(7, said.body)
 
 
+GROUPS: Final[tuple[dict[str, Any], ...]] = (
+    {}, {"group_id": b"g"}, {"group_id": "h"}, {"group_id": b"\0\1" * 12},
+    {"group_id": "a1" * 24, "group_sequence": 9},
+    {"group_id": b"i", "group_sequence": (1 << 31) - 1, "last_in_group": True})
+
+
+def members(r: random.Random) -> str:
+    """What differs in bodies and groups alone has the bytes that each has by itself."""
+    more = r.choice(({}, {"priority": 7}, {"persistent": False}, {"properties": {"a": 3}}))
+    first = Outgoing(r.randbytes(9), **more)
+    messages = [first]
+    for _ in range(r.randrange(60)):
+        made = Outgoing(r.randbytes(r.choice((0, 1, 100))), **{**more, **r.choice(GROUPS)})
+        object.__setattr__(made, "properties", first.properties)
+        messages.append(made)
+    bodies = alike_bodies(messages, Outgoing, "HERE", 100)
+    assert bodies == [each.body for each in messages]
+    made_batch, start, out = Batch(), 0, []
+    room, marks = r.choice((2000, 9000, 1 << 20)), marks_of(messages)
+    while start < len(messages):
+        count = made_batch.take(7, bodies, start, room, *alike_head(first, "who"), marks)
+        heads, payloads, at = [], [], 0
+        for each in messages[start : start + count]:
+            said = encode_outgoing(each, [7], 0, SpoolPaths(Path("/none")), 100, "who")
+            heads.append(said.head(at))
+            payloads.append(said.payload)
+            at += len(said.payload)
+        assert made_batch.data == b"".join(heads + payloads)
+        assert len(made_batch.data) <= room
+        out.append(count)
+        start += count
+    return f"{out} {crc32c(made_batch.data):x}"
+
+
 def nothing_is_sent(r: random.Random) -> str:
     """Without a queue nothing is touched."""
     asking, area = Asking(-1, -1, 1, bytes(16), 1), memoryview(bytearray(64))
@@ -225,7 +259,7 @@ def main(arguments: list[str]) -> int:
     """Print a line for each piece of work."""
     r = random.Random(int(arguments[0]))
     for _ in range(int(arguments[1])):
-        for work in (rows, bounded, batch, nothing_but_bodies, nothing_is_sent):
+        for work in (rows, bounded, batch, nothing_but_bodies, members, nothing_is_sent):
             print(work(r))
     print(f"form {FORM}", file=sys.stderr)
     return 0

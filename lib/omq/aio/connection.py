@@ -24,7 +24,7 @@ from omq.aio.waiter import Waiter
 from omq.base.errors import ConnectionClosed
 from omq.format.property_values import Value
 from omq.ipc.client.cancelling import MessageState
-from omq.ipc.client.connection import NOTHING_SAID, TIMEOUT_S, Client
+from omq.ipc.client.connection import TIMEOUT_S, Client
 from omq.ipc.client.connection import connect as connect_native
 from omq.ipc.client.file_puts import FilePut
 from omq.ipc.client.reader import PROMPT
@@ -98,8 +98,8 @@ class AsyncConnection:
                   unique_key: bytes | str | None = None, outgoing: Outgoing | None = None) -> str:
         """Put one message on one queue, or on several at once; its id. It is on the disk then."""
         if (type(queues) is str and type(body) is bytes and len(body) < ALONE_BYTES
-                and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_id,
-                     group_sequence, last_in_group, unique_key) == NOTHING_SAID
+                and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_sequence,
+                     last_in_group, unique_key) == arguments.NOTHING_SAID and group_id == b""
                 and (priority, persistent, properties, outgoing) == (None,) * 4):
             waiter = Waiter()
             return str(await self._wait(self._puts, Put(arguments.queue(queues), body, waiter),

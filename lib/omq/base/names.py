@@ -11,6 +11,7 @@ Errors: BadName, BadProperty, BadPriority, BadRequest (a malformed message id).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from omq.base import limits
@@ -53,6 +54,7 @@ _PRIORITY_WORDS: Final = {
 }
 
 
+@lru_cache(1024)  # a client asks four times a request, about few names
 def check_queue_name(name: str) -> str:
     """The name itself, or BadName."""
     if _QUEUE.fullmatch(name) is None:

@@ -1,26 +1,44 @@
-cdef unsigned int _PUT, _NORMAL, _PERSISTENT
-cdef Py_ssize_t _SIZE, _BATCH_MAX, _HEAD, _BODY_AT, _HEADS_MAX
+cdef unsigned int _PUT, _NORMAL, _PERSISTENT, _GROUPED
+cdef Py_ssize_t _SIZE, _BATCH_MAX, _HEAD, _BODY_AT, _GROUP_AT, _NUMBER_AT, _HEADS_MAX, _ID
+cdef unsigned int _LAST
 cdef dict _heads
 
 cpdef tuple plain_head(Py_ssize_t size)
 
 cpdef object bodies_of(list messages, type kind, str queue, Py_ssize_t size_max)
 cpdef object alike_bodies(list messages, type kind, str queue, Py_ssize_t size_max)
+cpdef object marks_of(list messages)
+cpdef bytes group_mark(bytes group, unsigned int number)
 cdef bint _only_a_body(object message, str queue) except -1
-cdef bint _alone(object message, str queue) except -1
+cdef bint _at_once(object message, str queue) except -1
 
-cdef class Batch:
-    cdef readonly Py_ssize_t count, length
-    cdef readonly bytes data
+cdef class Heads:
     cdef object _head
     cdef unsigned char[::1] _b8
     cdef unsigned short[::1] _b16
     cdef unsigned int[::1] _b32
     cdef unsigned long long[::1] _b64
+    cdef long long[::1] _q64
+    cdef bytes plain(self, unsigned int queue, unsigned int priority, unsigned int flags,
+                     unsigned long long size, unsigned int length, unsigned int crc,
+                     unsigned int offset)
+    cdef bytes full(self, unsigned int queue, unsigned int priority, unsigned int flags,
+                    unsigned long long size, unsigned int length, unsigned int crc,
+                    unsigned int offset, unsigned int parts, unsigned long long key,
+                    unsigned long long correlation, long long expiry)
+
+cdef Heads _heads_of_frames
+
+cpdef bytes head_of(object encoded, unsigned int offset)
+cpdef tuple part_bytes(list rows, list new)
+
+cdef class Batch:
+    cdef readonly Py_ssize_t count, length
+    cdef readonly bytes data
     cpdef Py_ssize_t take(self, unsigned int queue, list messages, Py_ssize_t start,
                           Py_ssize_t room, unsigned int priority=*, unsigned int flags=*,
-                          bytes pattern=*) except -1
-    cdef bytes _frame(self, unsigned int queue, unsigned int priority, unsigned int flags,
-                      Py_ssize_t own, Py_ssize_t size, unsigned int crc, Py_ssize_t offset)
+                          bytes pattern=*, list marks=*) except -1
+
+cpdef tuple headed(bytes pattern, Py_ssize_t size, bytes mark)
 
 cpdef list id_texts(str prefix, unsigned long long first, Py_ssize_t count)

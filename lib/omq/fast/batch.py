@@ -1,5 +1,6 @@
-"""Messages that consist only of bodies, or differ only in these, as a PUT_MANY carries them; and
-the ids of the messages that were put.
+"""Messages as the requests that put them carry them: their frame headers, and many at once that
+consist only of bodies, or differ only in these and in their groups; and the ids of the messages
+that were put.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ from typing import Any
 from omq.base import limits
 from omq.base import shim as cython
 from omq.base.checksum import crc32c
+from omq.base.names import id_bytes
 from omq.format.journal import FRAME, FrameType
-from omq.format.message import DESCRIPTOR, Descriptor
+from omq.format.message import DESCRIPTOR, GROUP_AT, LAST_IN_GROUP, NUMBER_AT, Descriptor
+from omq.format.wire import PutFlag
 
-assert tuple(map(FRAME.offset, ("type", "priority", "flags", "queue", "size", "length", "crc",
-                                "offset"))) == (0, 1, 2, 4, 32, 40, 44, 48)
+assert tuple(map(FRAME.offset, (
+    "type", "priority", "flags", "queue", "size", "length", "crc", "offset", "parts", "lease",
+    "correlation", "argument"))) == (0, 1, 2, 4, 32, 40, 44, 48, 62, 72, 96, 104)
 _PUT, _NORMAL, _PERSISTENT = int(FrameType.PUT), limits.PRIORITY_NORMAL, 1
 _SIZE, _BATCH_MAX, _HEAD = FRAME.size, limits.BATCH_MAX, DESCRIPTOR.size
-_BODY_AT = DESCRIPTOR.offset("body")
+_GROUPED, _ID, _LAST = int(PutFlag.GROUPED), limits.MESSAGE_ID_BYTES, LAST_IN_GROUP
+_BODY_AT, _GROUP_AT, _NUMBER_AT = DESCRIPTOR.offset("body"), GROUP_AT, NUMBER_AT
+assert _BODY_AT < _GROUP_AT < _NUMBER_AT and _GROUP_AT + _ID <= _NUMBER_AT
 _PLAIN = Descriptor().encode()
 _PACK_HEAD = FRAME.pack
 _HEADS_MAX = 256
@@ -63,8 +69,9 @@ def bodies_of(messages: list[Any], kind: type, queue: str, size_max: cython.Py_s
 
 def alike_bodies(messages: list[Any], kind: type, queue: str, size_max: cython.Py_ssize_t
                  ) -> list[Any] | None:
-    """The bodies of objects of this `kind` that share one mapping of properties, priority and
-    persistence, and say nothing else. None: they do not, or one has more bytes."""
+    """The bodies of objects of this `kind` that share one mapping of properties, or have none,
+    priority and persistence, and say nothing else but a group. None: they do not, or one has more
+    bytes."""
     same: cython.bint = bool(messages) and type(messages[0]) is kind
     if not same:
         return None
@@ -74,9 +81,10 @@ def alike_bodies(messages: list[Any], kind: type, queue: str, size_max: cython.P
     size: cython.Py_ssize_t
     for message in messages:
         same = type(message) is kind
-        if (not same or message.properties is not properties
-                or message.priority != priority or message.persistent != persistent
-                or not _alone(message, queue)):
+        if (not same or message.priority != priority or message.persistent != persistent
+                or not _at_once(message, queue)):
+            return None
+        if message.properties is not properties and (message.properties or properties):
             return None
         body = message.body
         size = len(body)
@@ -86,21 +94,102 @@ def alike_bodies(messages: list[Any], kind: type, queue: str, size_max: cython.P
     return out
 
 
+def marks_of(messages: list[Any]) -> list[Any] | None:
+    """What each of them says of its group, as its descriptor has it: 24 bytes of the group's id and
+    4 of its number there; b"" where it has none. None: none of them has one."""
+    out: list[Any] = []
+    any_of_them: cython.bint = False
+    number: cython.uint
+    for message in messages:
+        group = message.group_id
+        if not group:
+            out.append(b"")
+            continue
+        if type(group) is not bytes:
+            group = id_bytes(group)
+        number = message.group_sequence
+        if message.last_in_group:
+            number |= _LAST
+        out.append(group_mark(group, number))
+        any_of_them = True
+    return out if any_of_them else None
+
+
+def group_mark(group: bytes, number: cython.uint) -> bytes:
+    """The id of a group and a number in it, as a descriptor has them."""
+    return group.ljust(_ID, b"\0") + int(number).to_bytes(4, "little")
+
+
 def _only_a_body(message: Any, queue: str) -> cython.bint:
     priority, persistent = message.priority, message.persistent
     if ((priority is not None and priority != _NORMAL)
             or (persistent is not None and not persistent) or message.properties):
         return False
-    return _alone(message, queue)
+    return _at_once(message, queue) and not message.group_id
 
 
-def _alone(message: Any, queue: str) -> cython.bint:
+def _at_once(message: Any, queue: str) -> cython.bint:
     queues = message.queues
     if queues and (len(queues) != 1 or queues[0] != queue):
         return False
     return not (message.correlation_id or message.message_id
                 or message.expiry_s is not None or message.reply_to or message.delay_s
-                or message.at is not None or message.group_id)
+                or message.at is not None)
+
+
+class Heads:
+    """Makes frame headers with what a submitter says; the manager fills in the rest."""
+
+    def __init__(self) -> None:
+        head = memoryview(bytearray(_SIZE))
+        self._head, self._b8, self._b16 = head, head, head.cast("H")
+        self._b32, self._b64, self._q64 = head.cast("I"), head.cast("Q"), head.cast("q")
+        self._b8[0] = _PUT
+
+    def plain(self, queue: cython.uint, priority: cython.uint, flags: cython.uint,
+              size: cython.ulonglong, length: cython.uint, crc: cython.uint, offset: cython.uint
+              ) -> bytes:
+        """Of a message that says no more than its body."""
+        return self.full(queue, priority, flags, size, length, crc, offset, 0, 0, 0, 0)
+
+    def full(self, queue: cython.uint, priority: cython.uint, flags: cython.uint,
+             size: cython.ulonglong, length: cython.uint, crc: cython.uint, offset: cython.uint,
+             parts: cython.uint, key: cython.ulonglong, correlation: cython.ulonglong,
+             expiry: cython.longlong) -> bytes:
+        """Of any message."""
+        if not cython.compiled:
+            return _PACK_HEAD(_PUT, priority, flags, queue, 0, 0, 0, 0, size, length, crc, offset,
+                              0, 0, 0, 0, parts, 0, 0, key, 0, 0, correlation, expiry, 0, 0, 0, 0)
+        self._b8[1], self._b16[1], self._b16[2] = priority, flags, queue
+        self._b64[4], self._b32[10], self._b32[11], self._b32[12] = size, length, crc, offset
+        self._b16[31], self._b64[9] = parts, key
+        self._b64[12], self._q64[13] = correlation, expiry
+        return bytes(self._head)
+
+
+_heads_of_frames = Heads()
+
+
+def head_of(encoded: Any, offset: cython.uint) -> bytes:
+    """The frame header of an encoded message (ipc.wire.outgoing.Encoded); its payload begins at
+    `offset` of those of its request."""
+    payload: bytes = encoded.payload
+    return _heads_of_frames.full(
+        encoded.queue, encoded.priority, encoded.flags, encoded.size, len(payload), encoded.crc,
+        offset, encoded.parts, encoded.key, encoded.correlation, encoded.expiry)
+
+
+def part_bytes(rows: list[Any], new: list[Any]) -> tuple[bytes, int]:
+    """A request, or a part of one: `rows` of bytes, the frame headers of encoded messages, their
+    payloads; and how many bytes of it are payloads."""
+    pieces: list[Any] = list(rows)
+    at: cython.Py_ssize_t = 0
+    for encoded in new:
+        pieces.append(head_of(encoded, at))
+        at += len(encoded.payload)
+    for encoded in new:
+        pieces.append(encoded.payload)
+    return b"".join(pieces), at
 
 
 class Batch:
@@ -110,21 +199,22 @@ class Batch:
     def __init__(self) -> None:
         self.count = self.length = 0
         self.data = b""
-        head = memoryview(bytearray(_SIZE))
-        self._head, self._b8, self._b16 = head, head, head.cast("H")
-        self._b32, self._b64 = head.cast("I"), head.cast("Q")
-        self._b8[0], self._b8[1], self._b16[1] = _PUT, _NORMAL, _PERSISTENT
 
     def take(self, queue: cython.uint, messages: list[Any], start: cython.Py_ssize_t,
              room: cython.Py_ssize_t, priority: cython.uint = _NORMAL,
-             flags: cython.uint = _PERSISTENT, pattern: bytes = b"") -> cython.Py_ssize_t:
+             flags: cython.uint = _PERSISTENT, pattern: bytes = b"",
+             marks: list[Any] | None = None) -> cython.Py_ssize_t:
         """Those from `start` on, as many as fit `room` bytes and a request; how many those are.
         `pattern`: what precedes each body where that is more than a descriptor which says
-        nothing: a descriptor, to which the size of the body is added, and properties."""
+        nothing: a descriptor, to which the size of the body is added, and properties. `marks`: what
+        they say of their groups (marks_of), which the descriptor gets, too. A message with neither
+        properties nor a group has a descriptor that says nothing."""
         count: cython.Py_ssize_t = 0
         own: cython.Py_ssize_t = len(pattern) if pattern else _HEAD
         heads_of: dict[Any, Any] = {}
         known: Any
+        mark: bytes = b""
+        said: cython.uint
         total: cython.Py_ssize_t = 0
         size: cython.Py_ssize_t
         crc: cython.uint
@@ -134,37 +224,41 @@ class Batch:
         for i in range(start, len(messages)):
             body: bytes = messages[i]
             size = len(body)
+            said = flags
+            if marks is not None:
+                mark = marks[i]
+            if mark:
+                said |= _GROUPED
             if count == _BATCH_MAX or total + (count + 1) * _SIZE + own + size > room:
                 break
-            if not pattern:
+            if own == _HEAD and not mark:
                 known = plain_head(size)
             else:
-                known = heads_of.get(size)
+                known = heads_of.get((size, mark))
                 if known is None:
-                    said = int(size).to_bytes(8, "little")
-                    made = b"".join((pattern[:_BODY_AT], said, pattern[_BODY_AT + 8 :]))
-                    known = heads_of[size] = made, crc32c(made)
+                    known = heads_of[size, mark] = headed(pattern, size, mark)
             crc = crc32c(body, known[1])
             bodies.append(known[0])
             bodies.append(body)
-            heads.append(self._frame(queue, priority, flags, own, size, crc, total))
+            heads.append(_heads_of_frames.plain(queue, priority, said, size, own + size, crc,
+                                                total))
             total += own + size
             count += 1
         self.count, self.length = count, total
         self.data = b"".join(heads + bodies)
         return count
 
-    def _frame(self, queue: cython.uint, priority: cython.uint, flags: cython.uint,
-               own: cython.Py_ssize_t, size: cython.Py_ssize_t, crc: cython.uint,
-               offset: cython.Py_ssize_t) -> bytes:
-        """A frame header with what the submitter says; the manager fills in the rest."""
-        if not cython.compiled:
-            return _PACK_HEAD(_PUT, priority, flags, queue, 0, 0, 0, 0, size, own + size,
-                              crc, offset, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        self._b8[1], self._b16[1] = priority, flags
-        self._b16[2], self._b64[4], self._b32[10] = queue, size, own + size
-        self._b32[11], self._b32[12] = crc, offset
-        return bytes(self._head)
+
+def headed(pattern: bytes, size: cython.Py_ssize_t, mark: bytes) -> tuple[bytes, int]:
+    """What precedes a body of so many bytes, and its CRC-32C, to be continued; see Batch.take."""
+    parts: list[Any] = [pattern[:_BODY_AT], int(size).to_bytes(8, "little")]
+    if mark:
+        parts += [pattern[_BODY_AT + 8 : _GROUP_AT], mark[:_ID],
+                  pattern[_GROUP_AT + _ID : _NUMBER_AT], mark[_ID:], pattern[_NUMBER_AT + 4 :]]
+    else:
+        parts.append(pattern[_BODY_AT + 8 :])
+    made: bytes = b"".join(parts)
+    return made, crc32c(made)
 
 
 def id_texts(prefix: str, first: cython.ulonglong, count: cython.Py_ssize_t) -> list[Any]:

@@ -1,7 +1,7 @@
 from omq.fast.reader_note cimport Note
 
 cdef int _MAGIC_1, _MAGIC_2, _VERSION
-cdef unsigned int _INLINE
+cdef unsigned int _INLINE, _DONE
 cdef unsigned long long _HEAD
 cdef Py_ssize_t _PART, _ROWS_MAX, _QUEUES_MAX, _EXTENT_MAX
 cdef double _PROMPT_S
@@ -25,6 +25,20 @@ cdef class Facts:
     cpdef bytes _load(self)
     cdef bint _bounded(self, bytes raw) except -1
 
+cdef class SettleRows:
+    cdef object _said
+    cdef unsigned char[::1] _s8
+    cdef unsigned short[::1] _s16
+    cdef unsigned int[::1] _s32
+    cdef unsigned long long[::1] _s64
+    cdef long long[::1] _q64
+    cdef bytes row(self, unsigned int kind, unsigned int entry, unsigned long long qpool,
+                   unsigned long long lease, long long argument, unsigned int length,
+                   unsigned int at)
+
+cdef SettleRows _settle_rows
+cpdef list done_rows(list messages)
+
 cdef class Hold:
     cdef public int _maker
     cdef public dict _held
@@ -35,15 +49,8 @@ cdef class Hold:
     cdef public unsigned long long _list
     cdef public double _asked
     cdef public bint gathers
-    cdef object _said
-    cdef unsigned char[::1] _s8
-    cdef unsigned short[::1] _s16
-    cdef unsigned int[::1] _s32
-    cdef unsigned long long[::1] _s64
-    cdef long long[::1] _q64
     cpdef bint settled(self, Facts message, unsigned int kind, long long argument,
                        bytes text) except -1
-    cdef bytes _row(self, Facts message, unsigned int kind, long long argument, unsigned int length)
     cpdef int looked_into(self, Facts message) except -1
 
 cdef class Rows:

@@ -19,7 +19,7 @@ from omq.base.errors import BodyUnavailable, ConnectionForked, LeaseLost
 from omq.fast.reader_note import Note
 from omq.format.findings import Finding
 from omq.format.message import DESCRIPTOR, MAGIC, PART, VERSION, bounds
-from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag
+from omq.format.wire import GIVEN, REPLY, SETTLE, GivenFlag, Settlement
 
 _GIVEN_NAMES = ("entry", "queue", "priority", "flags", "qpool", "lease", "location", "offset",
                 "length", "crc", "size", "submitted", "attempts", "retries", "inline")
@@ -40,6 +40,7 @@ _EXTENT_MAX = EXTENT_BYTES_MAX
 PROMPT_S = 0.03
 """The manager looks at the note 50 ms after it answered: what is noted later nobody would see."""
 _PROMPT_S = PROMPT_S
+_DONE = int(Settlement.DONE)
 _PACK_SETTLE, _UNPACK_ROW = SETTLE.pack, GIVEN.unpack_from
 _process = os.getpid()
 
@@ -144,6 +145,35 @@ class Facts:
         return True
 
 
+class SettleRows:
+    """Makes rows of settlements (wire.SETTLE)."""
+
+    def __init__(self) -> None:
+        said = memoryview(bytearray(40))
+        self._said, self._s8, self._s16 = said, said, said.cast("H")
+        self._s32, self._s64, self._q64 = said.cast("I"), said.cast("Q"), said.cast("q")
+
+    def row(self, kind: cython.uint, entry: cython.uint, qpool: cython.ulonglong,
+            lease: cython.ulonglong, argument: cython.longlong, length: cython.uint,
+            at: cython.uint) -> bytes:
+        """One of them. `length`: of its reason, `at`: where that is."""
+        if not cython.compiled:
+            return _PACK_SETTLE(kind, 0, length, entry, qpool, lease, argument, at, 0)
+        self._s8[0], self._s16[1], self._s32[1] = kind, length, entry
+        self._s64[1], self._s64[2] = qpool, lease
+        self._q64[3], self._s32[8] = argument, at
+        return bytes(self._said)
+
+
+_settle_rows = SettleRows()
+
+
+def done_rows(messages: list[Any]) -> list[Any]:
+    """The rows of messages that are finished."""
+    return [_settle_rows.row(_DONE, message.entry, message.qpool_id, message.lease, 0, 0, 0)
+            for message in messages]
+
+
 class Hold:
     """What a reader has in its hands: messages, what was said of them and not answered yet, and its
     note (None: it keeps none). `listed`: the highest lease of a list of which nothing is known yet;
@@ -161,9 +191,6 @@ class Hold:
         self._list = 0
         self._asked = 0.0
         self.gathers = False
-        said = memoryview(bytearray(40))
-        self._said, self._s8, self._s16 = said, said, said.cast("H")
-        self._s32, self._s64, self._q64 = said.cast("I"), said.cast("Q"), said.cast("q")
 
     def settled(self, message: Facts, kind: cython.uint, argument: cython.longlong, text: bytes
                 ) -> cython.bint:
@@ -173,7 +200,8 @@ class Hold:
             raise ConnectionForked(maker=self._maker, child=os.getpid())
         if self._held.pop(message.qpool_id, None) is None:
             raise LeaseLost(qpool_id=message.qpool_id)
-        row = self._row(message, kind, argument, len(text))
+        row = _settle_rows.row(kind, message.entry, message.qpool_id, message.lease, argument,
+                               len(text), self._text_bytes)
         self._records.append((row, text, message))
         self._text_bytes += len(text)
         note = self._note
@@ -185,17 +213,6 @@ class Hold:
         if not note.settled(row, text):
             return True
         return not self.gathers and time.monotonic() - self._asked > _PROMPT_S
-
-    def _row(self, message: Facts, kind: cython.uint, argument: cython.longlong,
-             length: cython.uint) -> bytes:
-        if not cython.compiled:
-            return _PACK_SETTLE(kind, 0, length, message.entry, message.qpool_id, message.lease,
-                                argument, self._text_bytes, 0)
-        self._s64[0] = self._s64[4] = 0
-        self._s8[0], self._s16[1], self._s32[1] = kind, length, message.entry
-        self._s64[1], self._s64[2] = message.qpool_id, message.lease
-        self._q64[3], self._s32[8] = argument, self._text_bytes
-        return bytes(self._said)
 
     def looked_into(self, message: Facts) -> None:
         """The program begins to work on a message of a list."""

@@ -152,14 +152,19 @@ class Puts:
         persistent: cython.uint = self._h16[1] & ~_SAID
         length: cython.Py_ssize_t = len(payloads)
         at: cython.Py_ssize_t = 0
+        queue: cython.uint = 0  # of those that were looked at last
+        longest: cython.ulonglong = 0
         i: cython.Py_ssize_t
         if self._plain(count, persistent, payloads) != length:
             return False
         for i in range(count):
-            if (self._h32[32 * i + 12] != at or not self._births.takes(
-                    session, party, self._h16[64 * i + 2], count, self._h64[16 * i + 4])
+            if (self._h32[32 * i + 12] != at
                     or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
                 return False
+            if not i or self._h16[64 * i + 2] != queue or self._h64[16 * i + 4] > longest:
+                queue, longest = self._h16[64 * i + 2], self._h64[16 * i + 4]
+                if not self._births.takes(session, party, queue, count, longest):
+                    return False
             at += self._h32[32 * i + 10]
         self._mark_all(0, count, payloads)
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
@@ -194,7 +199,8 @@ class Puts:
             self._born_many(count, party, 0, persistent, 0, sequence)
             self._c.counters[_PUTS] += count
             for i in range(count):
-                core.runnable.add(self._h16[64 * i + 2])
+                if not i or self._h16[64 * i + 2] != self._h16[64 * i - 62]:
+                    core.runnable.add(self._h16[64 * i + 2])
         if persistent:
             core.block.payloads.append(payloads)
 

@@ -12,9 +12,12 @@ import pytest
 
 from omq.base.errors import MessageTooLong
 from omq.base.paths import SpoolPaths
-from omq.fast.batch import Batch, alike_bodies
-from omq.ipc.client.connection_parts import Wire
-from omq.ipc.wire.outgoing import Outgoing, alike_head, encode_outgoing
+from omq.fast.batch import Batch, alike_bodies, head_of, marks_of
+from omq.format.journal import FRAME, FrameType
+from omq.format.message import Descriptor
+from omq.ipc.client.connection_parts import QueueFacts, Wire
+from omq.ipc.wire.arguments import NOTHING_SAID
+from omq.ipc.wire.outgoing import Encoded, Outgoing, alike_head, encode_outgoing
 
 
 def test_a_body_that_fits_no_request_is_an_error_and_no_turn_in_vain() -> None:
@@ -35,10 +38,16 @@ def test_what_differs_in_bodies_alone_has_the_bytes_of_each_by_itself(more: dict
     messages = [first, *(first.with_body(body) for body in (b"x", b"y" * 900, b"x", bytes(200)))]
     bodies = alike_bodies(messages, Outgoing, "A", 1000)
     assert bodies == [each.body for each in messages]
-    batch, start = Batch(), 0
+    assert len(packed(messages)) > 1, "several requests"
+
+
+def packed(messages: list[Outgoing]) -> list[int]:
+    """How many are in each request; they have the bytes that each has by itself."""
+    bodies, batch, start, counts = [each.body for each in messages], Batch(), 0, list[int]()
     while start < len(messages):
-        count = batch.take(7, bodies, start, 3000, *alike_head(first, "a program"))
-        assert 0 < count < len(messages), "several requests"
+        count = batch.take(7, bodies, start, 3000, *alike_head(messages[0], "a program"),
+                           marks_of(messages))
+        assert count > 0
         heads, payloads, at = [], [], 0
         for each in messages[start : start + count]:
             said = encode_outgoing(each, [7], 0, SpoolPaths(Path("/none")), 1000, "a program")
@@ -48,12 +57,66 @@ def test_what_differs_in_bodies_alone_has_the_bytes_of_each_by_itself(more: dict
         assert batch.data == b"".join(heads + payloads)
         assert (batch.count, batch.length) == (count, at)
         start += count
+        counts.append(count)
+    return counts
+
+
+@pytest.mark.parametrize("properties", [{}, {"a": "b"}])
+def test_members_of_groups_have_the_bytes_of_each_by_itself(properties: dict[str, Any]) -> None:
+    """With numbers in their group, and one that has none; whatever form its id has."""
+    groups: tuple[dict[str, Any], ...] = (
+        {"group_id": b"g"}, {"group_id": "a text"}, {"group_id": "0" * 46 + "1f"},
+        {"group_id": b"g", "group_sequence": 7}, {}, {"group_id": b"\0\xff" + b"x" * 22},
+        {"group_id": "a text", "group_sequence": (1 << 31) - 1, "last_in_group": True})
+    first = Outgoing(body=b"", properties=properties)
+    messages = [first]
+    for number in range(60):
+        made = replace(first, body=b"b" * (number % 5), **groups[number % len(groups)])
+        object.__setattr__(made, "properties", first.properties if properties else {})
+        messages.append(made)
+    assert alike_bodies(messages, Outgoing, "A", 1000) == [each.body for each in messages]
+    assert len(packed(messages)) > 1
+    assert marks_of([first, first]) is None
+
+
+@pytest.mark.parametrize(("said", "short"), [
+    ({}, True), ({"group_id": b"g"}, True), ({"group_id": b"\0\xff" + b"x" * 22}, True),
+    ({"priority": 9, "persistent": False, "group_id": b"g"}, True), ({"group_id": "g"}, False),
+    ({"group_id": b""}, True), ({"group_id": b"\0"}, False), ({"group_id": b"x" * 25}, False),
+    ({"group_id": b"g", "group_sequence": 1}, False), ({"message_id": b"m"}, False),
+    ({"expiry_s": 1.0}, False), ({"priority": True}, False), ({"body": "text"}, False)])
+def test_a_body_and_its_group_go_the_short_way(said: dict[str, Any], short: bool) -> None:  # noqa: FBT001
+    """With the bytes of the long one; what is more, or wrong, goes the long one."""
+    wire = cast(Any, object.__new__(Wire))
+    wire._pattern = Descriptor(application=b"a program").encode()
+    wire.direct = {"A": QueueFacts(7, 4, persistent=True, length_max=1000)}
+    wire.link = SimpleNamespace(threshold=1000)
+    more = {"body": b"text", "priority": None, "persistent": None, "group_id": b"", **said}
+    rest = [more.get(name, value) for name, value in zip(
+        ("correlation_id", "message_id", "expiry_s", "reply_to", "delay_s", "at",
+         "group_sequence", "last_in_group", "unique_key"), NOTHING_SAID, strict=True)]
+    found = wire.body_alone("A", more["body"], more["priority"], more["persistent"],
+                       more["group_id"], tuple(rest))
+    assert (found is not None) == short
+    if found is not None:
+        assert found == encode_outgoing(Outgoing(**more), [7], 0, SpoolPaths(Path("/none")), 1000,
+                                        "a program")
+
+
+def test_the_header_of_a_frame_has_all_that_was_encoded() -> None:
+    said = Encoded(1, 9, 0x8001, 1 << 40, 0xFFFFFFFE, (1 << 64) - 2, (1 << 64) - 3, -4, 999,
+                   b"some bytes")
+    assert head_of(said, 0xFFFFFFFD) == FRAME.pack(
+        FrameType.PUT, 9, 0x8001, 1, 0, 0, 0, 0, 1 << 40, 10, 0xFFFFFFFE, 0xFFFFFFFD, 0, 0, 0, 0,
+        999, 0, 0, (1 << 64) - 3, 0, 0, (1 << 64) - 2, -4, 0, 0, 0, 0)
+    plain = Encoded(2, 0, 0, 0, 0, 0, 0, 0, 0, b"")
+    assert head_of(plain, 0) == FRAME.pack(FrameType.PUT, 0, 0, 2, *[0] * 24), "nothing is left"
 
 
 @pytest.mark.parametrize("other", [
     {"properties": {"a": "b"}}, {"priority": 5}, {"persistent": False}, {"message_id": b"m"},
     {"correlation_id": b"c"}, {"expiry_s": 0.0}, {"delay_s": 1.0}, {"reply_to": "A"},
-    {"group_id": b"g"}, {"queues": ("B",)}, {"queues": ("A", "B")}, {"body": b"y" * 1001}])
+    {"queues": ("B",)}, {"queues": ("A", "B")}, {"body": b"y" * 1001}])
 def test_what_differs_in_more_is_packed_by_itself(other: dict[str, Any]) -> None:
     first = Outgoing(body=b"x", properties={"a": "b"})
     assert alike_bodies([first, first.with_body(b"z")], Outgoing, "A", 1000) == [b"x", b"z"]

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Connection", "Message", "Outgoing", "Reader", "Unit", "connect"]
 
 TIMEOUT_S = 60.0
-NOTHING_SAID = (b"", b"", None, "", 0.0, None, b"", 0, False, None)
-"""The arguments of `put` from correlation_id to unique_key, where only a body is said."""
 
 
 def connect(spool: Path | str | None = None, instance: str | None = None, name: str = "python",
@@ -127,14 +125,13 @@ class Connection(EndsUnits, ActsById, PutsBarriers):
         `outgoing`: all of it in one; then nothing else is said but the queues. It returns when the
         message is on the disk (not for persistent=False). BadArgument, UnknownQueue, QueueFull,
         MessageTooLong, PutInhibited, NoAuthority, SpoolFull."""
-        if (type(queues) is str and type(body) is bytes and outgoing is None and properties is None
-                and (priority is None or type(priority) is int)
-                and (persistent is None or type(persistent) is bool)
-                and (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_id,
-                     group_sequence, last_in_group, unique_key) == NOTHING_SAID
-                and len(body) <= self._link.threshold
-                and (put := self._wire.put_plain(queues, body, priority, persistent=persistent))):
-            return put
+        if outgoing is None and properties is None and (plain := self._wire.body_alone(
+                queues, body, priority, persistent, group_id,
+                (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_sequence,
+                 last_in_group, unique_key))) is not None:
+            assert isinstance(queues, str)
+            if put := self._wire.put_plain(plain, queues):
+                return put
         message, listed = outgoing_of(
             self._wire, queues, body, priority=priority, properties=properties,
             persistent=persistent, correlation_id=correlation_id, message_id=message_id,

@@ -23,14 +23,16 @@ from omq.base.errors import (
     QueueGone,
 )
 from omq.base.paths import SpoolPaths
-from omq.fast.batch import Batch, id_texts, plain_head
+from omq.fast.batch import Batch, group_mark, headed, id_texts, part_bytes, plain_head
+from omq.format.message import Descriptor
 from omq.format.wire import Operation, PutFlag
 from omq.ipc.client.bodies import Bodies
 from omq.ipc.client.manager_absence import Waiting
 from omq.ipc.client.parking_link import ParkingLink
 from omq.ipc.client.remote_header import REMOTE_MANAGER, REMOTE_QUEUE
+from omq.ipc.wire.arguments import NOTHING_SAID
 from omq.ipc.wire.exchange import Answer
-from omq.ipc.wire.outgoing import Contain, Encoded, Outgoing, encode_outgoing, with_defaults
+from omq.ipc.wire.outgoing import Contain, Encoded, Outgoing, encode_outgoing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,10 @@ class QueueFacts:
 
 _RESTARTS_MAX: Final = 3  # of the manager between a large body and its put
 T = TypeVar("T")
-_PUT, _PUT_MANY, _PERSISTENT = (int(Operation.PUT), int(Operation.PUT_MANY),
-                                int(PutFlag.PERSISTENT))
+_PUT, _PUT_MANY, _PERSISTENT, _GROUPED = (
+    int(Operation.PUT), int(Operation.PUT_MANY), int(PutFlag.PERSISTENT), int(PutFlag.GROUPED))
+_NORMAL: Final = limits.PRIORITY_NORMAL
+_ID_BYTES: Final = limits.MESSAGE_ID_BYTES
 
 
 class Wire:
@@ -70,6 +74,7 @@ class Wire:
         self._names: dict[int, str] = {}
         self.bodies = Bodies(paths, self.link)
         self._batch = Batch()
+        self._pattern = Descriptor(application=name.encode()[:12]).encode()
 
     # queues
 
@@ -137,33 +142,50 @@ class Wire:
 
     # putting
 
-    def put_plain(self, queue: str, body: bytes, priority: int | None, *, persistent: bool | None
-                  ) -> str:
-        """A message that has nothing but a body, by the shortest way; its id. "": it cannot go
+    def put_plain(self, encoded: Encoded, queue: str) -> str:
+        """What `body_alone` has made for this queue, by the shortest way; its id. "": it cannot go
         that way."""
+        link, payload = self.link, encoded.payload
+        if len(payload) > link.room:
+            raise MessageTooLong(size=encoded.size, queue=queue, limit=link.room)
+        try:
+            answer = link.request(_PUT, payload, encoded.priority, encoded.flags, encoded.queue, 1,
+                                  len(payload), encoded.size, encoded.crc)
+        except QueueGone:  # the other way opens it again
+            self.forget()
+            return ""
+        return link.id_prefix + f"{answer.qpool:016x}"
+
+    def body_alone(self, queue: Any, body: Any, priority: Any, persistent: Any, group: Any,
+                   more: tuple[Any, ...]) -> Encoded | None:
+        """A message that has nothing but a body, and perhaps the id of a group, by the shortest
+        way. None: it needs the way that everything goes (`encode`), for it says more (`more`: the
+        other arguments of `put`, from correlation_id to unique_key), or needs a container, or its
+        queue is elsewhere, or these are no arguments at all."""
+        if not (type(queue) is str and type(body) is bytes and more == NOTHING_SAID
+                and (priority is None or type(priority) is int)
+                and (persistent is None or type(persistent) is bool)
+                and (group == b"" or (type(group) is bytes and len(group) <= _ID_BYTES
+                                      and group.strip(b"\0")))
+                and len(body) <= self.link.threshold):
+            return None
         facts = self.direct.get(queue)
         if facts is None:
             self.facts(queue)
             facts = self.direct.get(queue)
             if facts is None:
-                return ""
-        link = self.link
-        head, crc = plain_head(len(body))
-        payload = head + body
-        if len(payload) > link.room:
-            raise MessageTooLong(size=len(body), queue=queue, limit=link.room)
+                return None
         if persistent is None:
             persistent = facts.persistent
-        try:
-            answer = link.request(
-                _PUT, payload,
-                facts.priority if priority is None else names.check_priority(priority),
-                _PERSISTENT if persistent else 0, facts.number, 1, len(payload), len(body),
-                crc32c(body, crc))
-        except QueueGone:  # the other way opens it again
-            self.forget()
-            return ""
-        return link.id_prefix + f"{answer.qpool:016x}"
+        flags, size = _PERSISTENT if persistent else 0, len(body)
+        if group:
+            head, crc = headed(self._pattern, size, group_mark(group, 0))
+            flags |= _GROUPED
+        else:
+            head, crc = plain_head(size)
+        return Encoded(
+            facts.number, facts.priority if priority is None else names.check_priority(priority),
+            flags, size, crc32c(body, crc), 0, 0, 0, 0, head + body)
 
     def put_one(self, encoded: Encoded, queue: str) -> Answer:
         """Any message."""
@@ -180,27 +202,25 @@ class Wire:
         """`rows` are `messages` encoded, on one queue; their ids."""
         if not rows:
             return []
-        heads = [row.head() for row in rows]
-        payloads = [row.payload for row in rows]
+        data, length = part_bytes([], rows)
         try:
             answer = self.link.request(
-                Operation.PUT_MANY, b"".join([*heads, *payloads]), queue=queue, count=len(rows),
-                length=sum(map(len, payloads)))
+                Operation.PUT_MANY, data, queue=queue, count=len(rows), length=length)
         except OmqError as error:
             self.bodies.refused(error, *rows)
             if isinstance(error, QueueGone):
                 self.forget()
             raise
-        first = answer.qpool
-        return [self.id_text(first + i, message) for i, message in enumerate(messages)]
+        return self.id_texts(answer.qpool, messages)
 
     def put_plain_batch(self, queue: int, messages: list[bytes], start: int,
-                        priority: int = limits.PRIORITY_NORMAL, flags: int = _PERSISTENT,
-                        pattern: bytes = b"") -> list[str]:
+                        priority: int = _NORMAL, flags: int = _PERSISTENT,
+                        pattern: bytes = b"", marks: list[bytes] | None = None) -> list[str]:
         """The bodies from `start` on, as many as one request takes; their ids. None goes into a
-        container; what else is said of all of them is as wire.outgoing.alike_head has it."""
+        container; what else is said of all of them is as wire.outgoing.alike_head has it, of their
+        groups as fast.batch.marks_of."""
         batch, link = self._batch, self.link
-        if not batch.take(queue, messages, start, link.room, priority, flags, pattern):
+        if not batch.take(queue, messages, start, link.room, priority, flags, pattern, marks):
             # The first does not fit: the next manager may have a smaller channel and threshold.
             raise MessageTooLong(size=len(messages[start]), queue=self.queue_name(queue),
                                  limit=link.room)
@@ -234,22 +254,34 @@ class Wire:
         """A message as the wire carries it, for `queues` unless it names its own. `contain`: makes
         its container, whatever its body here."""
         listed = message.queues or tuple(queues)
-        if header := self.header(listed):
-            message = replace(message, properties={**message.properties, **header})
-        numbers = [self.queue_number(name) for name in self.listed(listed)]
+        direct = self.direct.get(listed[0]) if len(listed) == 1 else None
+        if direct is not None:
+            numbers = [direct.number]
+            defaults = direct.priority, direct.persistent
+        else:
+            if header := self.header(listed):
+                message = replace(message, properties={**message.properties, **header})
+            numbers = [self.queue_number(name) for name in self.listed(listed)]
+            facts = self.queues[listed[0]] if listed else None
+            defaults = (facts.priority, facts.persistent) if facts else (_NORMAL, True)
         reply_to = self.queue_number(message.reply_to) if message.reply_to else 0
-        if listed and (message.priority is None or message.persistent is None):
-            first = self.queues[listed[0]]
-            message = with_defaults(message, first.priority, persistent=first.persistent)
         return encode_outgoing(
             message, numbers, reply_to, self.paths, self.link.threshold if contain is None else -1,
-            self.name, contain or (lambda body: self.bodies.contain(listed[0], body)))
+            self.name, contain or (lambda body: self.bodies.contain(listed[0], body)), defaults)
 
     def id_text(self, qpool: int, message: Outgoing | bytes) -> str:
         """The id of a message that was put."""
         if isinstance(message, Outgoing) and message.message_id:
             return names.message_id_text(message.given_id.ljust(24, b"\0"))
         return self.link.id_prefix + f"{qpool:016x}"
+
+    def id_texts(self, first: int, messages: Sequence[Outgoing | bytes]) -> list[str]:
+        """The ids of messages that were put; `first`: the QPoolId of the first one."""
+        ids: list[str] = id_texts(self.link.id_prefix, first, len(messages))
+        for i, message in enumerate(messages):
+            if isinstance(message, Outgoing) and message.message_id:
+                ids[i] = self.id_text(first + i, message)
+        return ids
 
     # for tools
 

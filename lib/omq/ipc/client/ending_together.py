@@ -22,10 +22,11 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from omq.base.errors import ContainerUnknown, LeaseLost, OmqError, QueueGone, UnitBackedOut
+from omq.fast.batch import part_bytes
 from omq.format.wire import Operation
 from omq.ipc.client import in_doubt
 from omq.ipc.client.body_pieces import PIECE_BYTES, Poured
-from omq.ipc.client.unit_parts import part_bytes, parts_of
+from omq.ipc.client.unit_parts import parts_of
 from omq.ipc.wire.outgoing import Encoded, Outgoing
 
 if TYPE_CHECKING:

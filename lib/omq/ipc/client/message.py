@@ -170,7 +170,7 @@ class Message(PayloadFacts):
                ) -> Outgoing | None:
         """What `reply` would put, and nothing is done; None: its time is over. For `move`, with
         other messages in the same step. BadRequest if it wants no reply."""
-        queue, expiry = self.reply_to, self._descriptor().expiry
+        queue, expiry = self.reply_to, self.expiry_ns
         if not queue:
             raise BadRequest(reason=f"message {self.message_id} wants no reply (reply_to)")
         left_s = (expiry - clock.wall_ns()) / NS if expiry else None

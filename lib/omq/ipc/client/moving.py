@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omq.base import limits
 from omq.base.errors import LeaseLost, MessageTooLong
+from omq.fast.batch import part_bytes
 from omq.fast.reader_note import Note
 from omq.format.message import Part, pack_parts
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.client.message import Message
 from omq.ipc.client.settling import Settling
-from omq.ipc.client.unit_parts import part_bytes
 from omq.ipc.wire import arguments
 from omq.ipc.wire.exchange import Answer
 from omq.ipc.wire.outgoing import Encoded, Outgoing
@@ -131,12 +131,8 @@ class Moving(Settling):
 
     def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded],
                want: int) -> Answer:
-        heads, at = [], 0
-        for item in encoded:
-            heads.append(item.head(at))
-            at += len(item.payload)
         head = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-        data = b"".join((head, parts, *heads, *(item.payload for item in encoded)))
+        data, at = part_bytes([head, parts], encoded)
         if len(data) > self._link.room:
             raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
         return self._link.request(

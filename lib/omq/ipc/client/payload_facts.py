@@ -151,7 +151,7 @@ class PayloadFacts(Facts):
                    replies=bool(reply_to))
 
     def _id_text(self, given: bytes) -> str:
-        return (names.message_id_text(given) if any(given) else
+        return (names.message_id_text(given) if given != NO_ID else
                 self._wire.link.id_prefix + f"{self.qpool_id:016x}")
 
     @property
@@ -159,30 +159,30 @@ class PayloadFacts(Facts):
         """As `put` returned it: 48 hexadecimal digits, or the text that the submitter gave."""
         named: str = getattr(self, "_named", "")
         if not named:
-            named = self._named = self._id_text(self._descriptor().message_id)
+            named = self._named = self._id_text(message_format.ids_of(self._load())[1])
         return named
 
     @property
     def correlation_id(self) -> bytes:
         """The bytes that the submitter gave, b"" if none."""
-        return self._descriptor().correlation_id.rstrip(b"\0")
+        return message_format.ids_of(self._load())[2].rstrip(b"\0")
 
     @property
     def correlation(self) -> str:
         """The same as text: of a reply, the `message_id` of what it answers; "" if none."""
-        given = self._descriptor().correlation_id
-        return names.message_id_text(given) if any(given) else ""
+        given = message_format.ids_of(self._load())[2]
+        return names.message_id_text(given) if given != NO_ID else ""
 
     @property
     def expiry_ns(self) -> int:
         """When its time is over, wall clock; 0 if never."""
-        return self._descriptor().expiry
+        return message_format.ids_of(self._load())[0]
 
     @property
     def group_id(self) -> str:
         """Its group, as text like `correlation`; "" if none."""
-        given = self._descriptor().group_id
-        return names.message_id_text(given) if any(given) else ""
+        given = message_format.ids_of(self._load())[3]
+        return names.message_id_text(given) if given != NO_ID else ""
 
     @property
     def group_sequence(self) -> int:
@@ -197,5 +197,5 @@ class PayloadFacts(Facts):
     @property
     def reply_to(self) -> str:
         """The queue that wants the reply; "" if none."""
-        number = self._descriptor().reply_to
+        number = message_format.ids_of(self._load())[4]
         return self._wire.queue_name(number, self.qpool_id) if number else ""

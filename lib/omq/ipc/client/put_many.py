@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omq.base import limits
 from omq.base.errors import MessageTooLong
-from omq.fast.batch import alike_bodies, bodies_of
+from omq.fast.batch import alike_bodies, bodies_of, marks_of
 from omq.format.journal import FRAME
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import (
@@ -47,9 +47,9 @@ def put_many(put: Callable[..., str], wire: Wire, queue: str, messages: Iterable
             return ids
         bodies = alike_bodies(messages, Outgoing, queue, threshold)
         if bodies is not None:
-            priority, flags, pattern = alike_head(messages[0], wire.name)
+            head, marks = alike_head(messages[0], wire.name), marks_of(messages)
             while len(ids) < len(bodies):
-                ids += wire.put_plain_batch(number, bodies, len(ids), priority, flags, pattern)
+                ids += wire.put_plain_batch(number, bodies, len(ids), *head, marks)
             return ids
     for i, message in enumerate(messages):
         if type(message) is not bytes and not isinstance(message, Outgoing):

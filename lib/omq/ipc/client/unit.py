@@ -31,6 +31,8 @@ from omq.base.errors import (
     UnitEnded,
     UnitTooLarge,
 )
+from omq.fast.batch import part_bytes
+from omq.fast.handed_messages import done_rows
 from omq.format.journal import FRAME
 from omq.format.members import before_text
 from omq.format.property_values import Value
@@ -38,7 +40,7 @@ from omq.format.wire import Operation
 from omq.ipc.client import in_doubt
 from omq.ipc.client.barriers import as_barrier, barrier_message
 from omq.ipc.client.put_arguments import outgoing_of
-from omq.ipc.client.unit_parts import part_bytes, parts_of, rows_max, taken_row
+from omq.ipc.client.unit_parts import parts_of, rows_max
 from omq.ipc.client.unit_taking import Taking
 from omq.ipc.wire import arguments
 from omq.ipc.wire.exchange import Answer
@@ -72,6 +74,12 @@ class Unit(Taking):
         knows (QueueFull, NoAuthority, MessageTooLong ...). UnitTooLarge, UnitEnded."""
         self._check_open()
         self._check_messages(1)
+        if outgoing is None and properties is None and (plain := self._wire.body_alone(
+                queues, body, priority, persistent, group_id,
+                (correlation_id, message_id, expiry_s, reply_to, delay_s, at, group_sequence,
+                 last_in_group, unique_key))) is not None:
+            self._add(plain, body)
+            return
         message, listed = outgoing_of(
             self._wire, queues, body, priority=priority, properties=properties,
             persistent=persistent, correlation_id=correlation_id, message_id=message_id,
@@ -80,7 +88,7 @@ class Unit(Taking):
             unique_key=unique_key, outgoing=outgoing)
         self._add(self._wire.encode(message, listed), message)
 
-    def _add(self, encoded: Encoded, message: Outgoing) -> None:
+    def _add(self, encoded: Encoded, message: Outgoing | bytes) -> None:
         size = FRAME.size + len(encoded.payload)
         if self._bytes + size > self._link.unit_bytes:
             error = UnitTooLarge(limit=self._link.unit_bytes, what="bytes", key="unit_bytes_max")
@@ -115,8 +123,7 @@ class Unit(Taking):
         self._check_open()
         raw = in_doubt.name_bytes(name)
         first = self._commit(Operation.PREPARE, raw)
-        self.ids += [self._wire.id_text(first + 1 + i, message)
-                     for i, (_, message) in enumerate(self._new)]
+        self.ids += self._wire.id_texts(first + 1, [message for _, message in self._new])
         self._end("prepared")
         self.prepared = self._link.id_prefix + f"{first:016x}"
         return self.prepared
@@ -133,8 +140,7 @@ class Unit(Taking):
             self._end("committed")
             return self.ids
         first = self._commit()
-        for i, (_, message) in enumerate(self._new):
-            self.ids.append(self._wire.id_text(first + i, message))
+        self.ids += self._wire.id_texts(first, [message for _, message in self._new])
         self._end("committed")
         return self.ids
 
@@ -144,7 +150,7 @@ class Unit(Taking):
             self._resolve("backed out")
             return
         self._check_open()
-        rows = [taken_row(message) for message in self._taken]
+        rows = done_rows(self._taken)
         size = rows_max(self._link.room)
         try:
             for at in range(0, max(len(rows), self._unsure), size):

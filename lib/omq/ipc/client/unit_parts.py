@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 from omq.base import limits
 from omq.base.errors import MessageInUnit
+from omq.fast.handed_messages import done_rows
 from omq.format.journal import FRAME
 from omq.format.wire import SETTLE, Settlement
 from omq.ipc.client.message import Message
@@ -54,24 +55,17 @@ def rows_max(room: int) -> int:
     return min(ROWS_MAX, room // SETTLE.size)
 
 
-def taken_row(message: Message) -> bytes:
-    """A message that was taken."""
-    return SETTLE.pack(Settlement.DONE, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0,
-                       0)
-
-
 def parts_of(taken: Sequence[Message], new: Sequence[Encoded], room: int
              ) -> Iterator[tuple[list[bytes], list[Encoded]]]:
     """The unit in parts; one at least."""
     rows: list[bytes] = []
     heads: list[Encoded] = []
-    size, most = 0, rows_max(room)
-    for message in taken:
-        if len(rows) == most:
+    most = rows_max(room)
+    for at in range(0, len(taken), most):
+        if rows:
             yield rows, []
-            rows, size = [], 0
-        rows.append(taken_row(message))
-        size += SETTLE.size
+        rows = done_rows(list(taken[at : at + most]))
+    size = SETTLE.size * len(rows)
     for encoded in new:
         need = FRAME.size + len(encoded.payload)
         if size + need > room or len(heads) == limits.BATCH_MAX:
@@ -80,12 +74,3 @@ def parts_of(taken: Sequence[Message], new: Sequence[Encoded], room: int
         heads.append(encoded)
         size += need
     yield rows, heads
-
-
-def part_bytes(rows: Sequence[bytes], new: Sequence[Encoded]) -> tuple[bytes, int]:
-    """A part, and how many bytes of it are payloads."""
-    heads, at = [], 0
-    for encoded in new:
-        heads.append(encoded.head(at))
-        at += len(encoded.payload)
-    return b"".join((*rows, *heads, *(encoded.payload for encoded in new))), at

@@ -49,7 +49,7 @@ class Taking(ABC):
     def __init__(self, wire: Wire) -> None:
         self._wire, self._link = wire, wire.link
         self._taken: list[Message] = []
-        self._new: list[tuple[Encoded, Outgoing]] = []
+        self._new: list[tuple[Encoded, Outgoing | bytes]] = []
         self._bytes = 0
         self._unsure = False  # the manager may know of something that is not here
         self._ended = _OPEN
@@ -91,11 +91,12 @@ class Taking(ABC):
         wanted = wish(correlation, message_id, self._link.id_prefix)
         number, ends = self._wire.queue_number(queue), time.monotonic() + wait
         while True:
-            found = self._take(queue, number, n, wait, wanted)
-            meant = [each for each in found if wanted is None or wanted.meant(each)]
-            for stranger in found:
-                if stranger not in meant:
-                    self._leave(stranger)
+            meant = found = self._take(queue, number, n, wait, wanted)
+            if wanted is not None:
+                meant = [each for each in found if wanted.meant(each)]
+                for stranger in found:
+                    if stranger not in meant:
+                        self._leave(stranger)
             if meant or not found:
                 if wait != 0:
                     self._link.woken = False  # it ended this wait, or came too late for that

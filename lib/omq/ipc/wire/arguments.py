@@ -23,6 +23,9 @@ from omq.format import property_values
 SECONDS_MAX: Final = float(0xFFFFFFFF)
 """The pool keeps a time as seconds in 32 bits."""
 UNIQUE_KEY_BYTES_MAX: Final = 1024
+NOTHING_SAID: Final = (b"", b"", None, "", 0.0, None, 0, False, None)
+"""The arguments of `put` from correlation_id to unique_key but for the group, where they say
+nothing."""
 _SHOWN: Final = 60
 _HEX: Final = frozenset("0123456789abcdefABCDEF")  # int takes more: signs, spaces, underscores
 

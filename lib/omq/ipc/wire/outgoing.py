@@ -9,7 +9,7 @@ finds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -30,68 +30,89 @@ from omq.storage import containers
 Contain = Callable[[bytes], tuple[str, int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Outgoing:
     """A message to put. `queues` may be empty where the operation names the queue. What is None is
     as queues.conf has it for the (first) queue. BadArgument names what cannot be."""
 
-    body: bytes = b""
-    queues: tuple[str, ...] = ()
-    priority: int | None = None  # 0 to 9
-    properties: Mapping[str, Any] = field(default_factory=dict)  # kept as format.property_values
-    persistent: bool | None = None
-    correlation_id: bytes | str = b""  # up to 24 bytes, a text, or what `put` returned
-    message_id: bytes | str = b""  # the same; empty = the manager's
-    expiry_s: float | None = None  # seconds from now; then it leaves its queues
-    reply_to: str = ""
-    delay_s: float = 0.0  # not handed out before that time has passed, to 10 ms
-    at: datetime | None = None  # or not before then; without a time zone it is local time
-    group_id: bytes | str = b""  # of one group: to one reader at a time, in order
-    group_sequence: int = 0  # its number in the group, from 1; 0 = none
-    last_in_group: bool = False  # it has the highest number
-    unique_key: bytes | str | None = None  # its id; a queue with dedupe_s takes it once
+    body: bytes
+    queues: tuple[str, ...]
+    priority: int | None  # 0 to 9
+    properties: Mapping[str, Any]  # kept as format.property_values
+    persistent: bool | None
+    correlation_id: bytes | str  # up to 24 bytes, a text, or what `put` returned
+    message_id: bytes | str  # the same; empty = the manager's
+    expiry_s: float | None  # seconds from now; then it leaves its queues
+    reply_to: str
+    delay_s: float  # not handed out before that time has passed, to 10 ms
+    at: datetime | None  # or not before then; without a time zone it is local time
+    group_id: bytes | str  # of one group: to one reader at a time, in order
+    group_sequence: int  # its number in the group, from 1; 0 = none
+    last_in_group: bool  # it has the highest number
+    unique_key: bytes | str | None  # its id; a queue with dedupe_s takes it once
 
-    def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        if type(self.body) is not bytes:
-            set_(self, "body", arguments.body(self.body))
-        if self.queues != ():
-            set_(self, "queues", arguments.queues(self.queues))
-        if self.priority is not None:
-            set_(self, "priority", arguments.priority(self.priority))
-        if self.properties != {}:
-            set_(self, "properties", arguments.properties(self.properties))
-        if self.persistent is not None:
-            arguments.flag(self.persistent, "persistent")
-        if self.correlation_id != b"":
-            arguments.identifier(self.correlation_id, "correlation_id")
-        if self.message_id != b"":
-            arguments.own_message_id(self.message_id)
-        if self.expiry_s is not None:
-            arguments.seconds(self.expiry_s, "expiry_s")
-        if self.reply_to != "":
-            arguments.queue(self.reply_to, "reply_to")
-        if self.delay_s != 0.0:
-            arguments.seconds(self.delay_s, "delay_s")
-        if self.at is not None:
-            arguments.moment(self.at, "at")
-            if self.delay_s:
-                raise arguments.wrong("at", self.at, "it cannot be combined with delay_s")
-        if self.unique_key is not None:
-            made = arguments.unique_key(self.unique_key)
-            if self.message_id not in (b"", "", made):
-                raise arguments.wrong("unique_key", self.unique_key, "it is the message's id: "
+    def __init__(self, body: bytes = b"", queues: Sequence[str] = (),
+                 priority: int | str | None = None, properties: Mapping[str, Any] | None = None,
+                 persistent: bool | None = None,  # noqa: FBT001 (as the fields are)
+                 correlation_id: bytes | str = b"", message_id: bytes | str = b"",
+                 expiry_s: float | None = None, reply_to: str = "", delay_s: float = 0.0,
+                 at: datetime | None = None, group_id: bytes | str = b"", group_sequence: int = 0,
+                 last_in_group: bool = False,  # noqa: FBT001, FBT002
+                 unique_key: bytes | str | None = None) -> None:
+        """Each is looked at before anything is set, and set by its slot: what a dataclass does
+        costs twice as much, for each message that is put."""
+        if type(body) is not bytes:
+            body = arguments.body(body)
+        listed = () if queues == () else arguments.queues(queues)
+        if priority is not None:
+            priority = arguments.priority(priority)
+        texts = ({} if properties is None or properties == {}
+                 else arguments.properties(properties))
+        if persistent is not None:
+            arguments.flag(persistent, "persistent")
+        if correlation_id != b"":
+            arguments.identifier(correlation_id, "correlation_id")
+        if message_id != b"":
+            arguments.own_message_id(message_id)
+        if expiry_s is not None:
+            arguments.seconds(expiry_s, "expiry_s")
+        if reply_to != "":
+            arguments.queue(reply_to, "reply_to")
+        if delay_s != 0.0:
+            arguments.seconds(delay_s, "delay_s")
+        if at is not None:
+            arguments.moment(at, "at")
+            if delay_s:
+                raise arguments.wrong("at", at, "it cannot be combined with delay_s")
+        if unique_key is not None:
+            made = arguments.unique_key(unique_key)
+            if message_id not in (b"", "", made):
+                raise arguments.wrong("unique_key", unique_key, "it is the message's id: "
                                       "it cannot be combined with message_id")
-            set_(self, "message_id", made)
-        if (self.group_id not in (b"", "") or self.group_sequence != 0
-                or self.last_in_group is not False):
-            arguments.group(self.group_id, self.group_sequence, self.last_in_group)
+            message_id = made
+        if group_id not in (b"", "") or group_sequence != 0 or last_in_group is not False:
+            arguments.group(group_id, group_sequence, last_in_group)
+        _SET_BODY(self, body)
+        _SET_QUEUES(self, listed)
+        _SET_PRIORITY(self, priority)
+        _SET_PROPERTIES(self, texts)
+        _SET_PERSISTENT(self, persistent)
+        _SET_CORRELATION_ID(self, correlation_id)
+        _SET_MESSAGE_ID(self, message_id)
+        _SET_EXPIRY_S(self, expiry_s)
+        _SET_REPLY_TO(self, reply_to)
+        _SET_DELAY_S(self, delay_s)
+        _SET_AT(self, at)
+        _SET_GROUP_ID(self, group_id)
+        _SET_GROUP_SEQUENCE(self, group_sequence)
+        _SET_LAST_IN_GROUP(self, last_in_group)
+        _SET_UNIQUE_KEY(self, unique_key)
 
     def with_body(self, body: bytes) -> Outgoing:
         """The same with this body. What else it says was looked at, and is shared."""
         made = object.__new__(Outgoing)
         _SET_BODY(made, body)
-        for set_, value in zip(_SET_OTHERS, _OTHERS(self), strict=True):
+        for set_, value in zip(_SETS[1:], _OTHERS(self), strict=True):
             set_(made, value)
         return made
 
@@ -101,10 +122,12 @@ class Outgoing:
         return arguments.identifier(self.message_id, "message_id")
 
 
-_SET_BODY = Outgoing.__dict__["body"].__set__
-_NAMES = [each.name for each in fields(Outgoing) if each.name != "body"]
-_OTHERS = attrgetter(*_NAMES)
-_SET_OTHERS = [Outgoing.__dict__[name].__set__ for name in _NAMES]
+_NAMES = [each.name for each in fields(Outgoing)]
+_SETS = [Outgoing.__dict__[name].__set__ for name in _NAMES]
+(_SET_BODY, _SET_QUEUES, _SET_PRIORITY, _SET_PROPERTIES, _SET_PERSISTENT, _SET_CORRELATION_ID,
+ _SET_MESSAGE_ID, _SET_EXPIRY_S, _SET_REPLY_TO, _SET_DELAY_S, _SET_AT, _SET_GROUP_ID,
+ _SET_GROUP_SEQUENCE, _SET_LAST_IN_GROUP, _SET_UNIQUE_KEY) = _SETS
+_OTHERS = attrgetter(*_NAMES[1:])
 
 
 @dataclass(slots=True)
@@ -124,7 +147,8 @@ class Encoded:
     container: str = ""
 
     def head(self, offset: int = 0) -> bytes:
-        """A frame header with what the submitter says; the manager fills in the rest."""
+        """A frame header with what the submitter says; the manager fills in the rest. A client has
+        it from fast.batch, which is compared with this."""
         return FRAME.pack(FrameType.PUT, self.priority, self.flags, self.queue, 0, 0, 0, 0,
                           self.size, len(self.payload), self.crc, offset, 0, 0, 0, 0, self.parts,
                           0, 0, self.key, 0, 0, self.correlation, self.expiry, 0, 0, 0, 0)
@@ -156,26 +180,28 @@ def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
     raw = message_format.encode_properties(message.properties)
     descriptor = Descriptor(application=application.encode()[:12])
     persistent = message.persistent is None or message.persistent
-    return (_priority(message), _PERSISTENT if persistent else 0,
+    priority = _NORMAL if message.priority is None else message.priority
+    return (priority, _PERSISTENT if persistent else 0,
             descriptor.sized(0, len(raw), 0, 0) + raw)
 
 
 def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, paths: SpoolPaths,
-                    threshold: int, application: str, contain: Contain | None = None) -> Encoded:
-    """Encode a message for the queues with these numbers; what it leaves open is normal and
-    persistent. BadRequest, BadPriority, BadProperty."""
+                    threshold: int, application: str, contain: Contain | None = None,
+                    defaults: tuple[int, bool] = (_NORMAL, True)) -> Encoded:
+    """Encode a message for the queues with these numbers; what it leaves open of priority and
+    persistence is `defaults`. BadRequest, BadPriority, BadProperty."""
     body = message.body
-    if message.priority is None or message.persistent is None:
-        message = with_defaults(message, _NORMAL, persistent=True)
+    priority = defaults[0] if message.priority is None else message.priority
+    persistent = defaults[1] if message.persistent is None else message.persistent
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
             and not reply_to and not message.delay_s and message.at is None
             and not message.group_id):
         payload = plain_payload(body)
-        return Encoded(queues[0], _priority(message), int(bool(message.persistent)),
+        return Encoded(queues[0], priority, _PERSISTENT if persistent else 0,
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
     return _encode_full(message, queues, reply_to, threshold, application,
-                        contain or partial(own_container, paths))
+                        contain or partial(own_container, paths), priority, persistent)
 
 
 def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | None = None
@@ -188,10 +214,10 @@ def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | No
 
 
 def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, threshold: int,
-                 application: str, contain: Contain) -> Encoded:
+                 application: str, contain: Contain, priority: int, persistent: bool  # noqa: FBT001
+                 ) -> Encoded:
     if not queues:
         raise BadRequest(reason="a message needs a queue")
-    priority = _priority(message)
     correlation = _identifier(message.correlation_id, "correlation_id")
     given = _identifier(message.message_id, "message_id")
     expiry = until = 0
@@ -213,13 +239,13 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         group_sequence=message.group_sequence | (
             message_format.LAST_IN_GROUP if message.last_in_group else 0))
     properties = message_format.encode_properties(message.properties)
-    flags = ((_PERSISTENT if message.persistent else 0) | (_GIVEN_ID if given != NO_ID else 0)
+    flags = ((_PERSISTENT if persistent else 0) | (_GIVEN_ID if given != NO_ID else 0)
              | (_GROUPED if message.group_id else 0) | (_UNIQUE if message.unique_key else 0))
     container, size = "", len(message.body)
     content: bytes = message.body
     body_crc = 0
     if size > threshold:
-        if not message.persistent:
+        if not persistent:
             raise BadRequest(reason=f"a non-persistent body has at most {threshold} bytes")
         container, size, body_crc = contain(message.body)
         content = container.encode()
@@ -230,17 +256,6 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         message_format.id_hash(correlation) if correlation is not NO_ID else 0,
         message_format.id_hash(given) if given is not NO_ID else 0, expiry, len(parts),
         payload, container)
-
-
-def with_defaults(message: Outgoing, priority: int, *, persistent: bool) -> Outgoing:
-    """The message with these where it says nothing."""
-    return replace(
-        message, priority=priority if message.priority is None else message.priority,
-        persistent=persistent if message.persistent is None else message.persistent)
-
-
-def _priority(message: Outgoing) -> int:
-    return _NORMAL if message.priority is None else message.priority
 
 
 def _identifier(said: bytes | str, argument: str) -> bytes:
