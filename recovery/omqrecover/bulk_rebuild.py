@@ -115,7 +115,7 @@ class Shortcuts:
 
     def guard(self, redo: Redo) -> None:
         """Before a checkpoint: what belongs to a plain birth is not cleared."""
-        redo.clears = {slot for slot in redo.clears if slot[0] << 32 | slot[1] not in self._slots}
+        redo.clears -= self._slots
 
     @staticmethod
     def _plain(window: Window, rows: Rows, known: Rows, durable: int

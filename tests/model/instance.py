@@ -195,7 +195,7 @@ class Instance:
         core.now_ns, core.mono_ns = self.wall, self.mono
         core.next_qpool, core.messages_total_max = found.next_qpool, self.total_max
         core.index_reserve = self.reserve
-        self.loaded = load(core, pool, slots)
+        self.loaded = load(core, pool, slots, plain=manager_parts.plain_rows())
         pool.close()
         assert found.findings == [] and self.loaded.findings == []
         self.writer = manager_parts._epoch(core, context, found, self.uuid)

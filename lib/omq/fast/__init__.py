@@ -17,7 +17,7 @@ package keeps no state of its own, all numbers are in the engine's objects and i
     requester_put   a request, after what it had   journal       the block, written and synced
     unit            a unit of work in one request  find_by_id    hand-outs to who waits for an id
     give            hand-outs to waiting readers   attempts      one hand-out
-    intake          requests off the queue
+    intake          requests off the queue         pool_rows     the pool, at a start
     plain_requests  which of these a request is
     group_commit    a group from its requests to its replies, and when time alone brings one
 

@@ -26,7 +26,7 @@ from omq.format.pool_contents import Content
 from omq.storage.files import File, open_file
 from omq.storage.pool import DOUBLE_WRITE, PoolFiles
 from omq.storage.pool_contents import KeptContents
-from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk
+from omq.storage.pool_scan import CHUNK_RECORDS, DTYPE, PoolChunk, Take
 
 
 class OverlaidPool(PoolFiles):
@@ -109,8 +109,8 @@ class OverlaidPool(PoolFiles):
         laid = self._images.get(file, {})
         return rows, good & ~np.isin(records, np.array([*laid], dtype=np.int64))
 
-    def scan(self, file: int) -> Iterator[PoolChunk]:
-        """All records of a pool file in bulk, those laid over it included."""
+    def scan(self, file: int, take: Take | None = None) -> Iterator[PoolChunk]:
+        """All records of a pool file in bulk, those laid over it included; none is taken."""
         laid = self._rows.get(file)
         if laid is None:
             yield from self._scan_images(file)

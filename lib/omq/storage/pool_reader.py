@@ -31,7 +31,7 @@ from omq.format.pool import (
 )
 from omq.storage import durable
 from omq.storage.files import File, open_file
-from omq.storage.pool_scan import DTYPE, PoolChunk, no_records, read_rows, scan_pool_file
+from omq.storage.pool_scan import DTYPE, PoolChunk, Take, no_records, read_rows, scan_pool_file
 
 _NAME = re.compile(r"(0|[1-9][0-9]?)QP")
 _CHAIN_MAX: Final = limits.QUEUES_MAX // PARTS_PER_RECORD + 1
@@ -105,11 +105,12 @@ class PoolReader:
         return sum(max(0, each.size() // RECORD_BYTES - 1) for each in opened
                    if isinstance(each, File))
 
-    def scan(self, file: int) -> Iterator[PoolChunk]:
-        """All records of a pool file in bulk; nothing when the file does not exist."""
+    def scan(self, file: int, take: Take | None = None) -> Iterator[PoolChunk]:
+        """All records of a pool file in bulk; nothing when the file does not exist. `take`: see
+        pool_scan."""
         opened = self._look(file)
         if isinstance(opened, File):
-            yield from scan_pool_file(opened, file, self._uuid)
+            yield from scan_pool_file(opened, file, self._uuid, take)
         elif opened is not None:
             yield no_records(file, opened)
 

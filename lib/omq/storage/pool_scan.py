@@ -9,7 +9,7 @@ and `more` are true only where the record passed every check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -39,6 +39,8 @@ DTYPE: Final = np.dtype(
     [*RECORD.dtype.descr, ("parts_list", PART.dtype, (PARTS_PER_RECORD,))])
 """One record with its queue parts: the fields of format.pool.RECORD, then parts_list[16]."""
 assert DTYPE.itemsize == RECORD_BYTES
+Take = Callable[[bytes, int, int], bool]
+"""Whether it has taken a chunk, checked as here: its bytes, the pool file, its first slot."""
 _MAGIC: Final = np.frombuffer(RECORD_MAGIC, dtype="<u4")[0]
 _KNOWN: Final = np.isin(np.arange(16), list(PartState))  # by state
 
@@ -56,8 +58,10 @@ class PoolChunk:
     findings: list[Finding] = field(default_factory=list)
 
 
-def scan_pool_file(file: File, number: int, uuid: bytes) -> Iterator[PoolChunk]:
-    """All records of a pool file, in order; none of another instance's or a newer file."""
+def scan_pool_file(file: File, number: int, uuid: bytes, take: Take | None = None
+                   ) -> Iterator[PoolChunk]:
+    """All records of a pool file, in order; none of another instance's or a newer file. Those that
+    `take` has taken do not come out."""
     header = decode_file_header(file.read(RECORD_BYTES, 0), number, uuid)
     if header is not None:
         header = replace(header, file=file.path.name)
@@ -68,7 +72,8 @@ def scan_pool_file(file: File, number: int, uuid: bytes) -> Iterator[PoolChunk]:
     for first in range(0, count, CHUNK_RECORDS):
         size = min(CHUNK_RECORDS, count - first) * RECORD_BYTES
         data = read_salvaged(file, size, (first + 1) * RECORD_BYTES, RECORD_BYTES)
-        yield _check(file, number, first, data, [])
+        if take is None or not take(data, number, first):
+            yield _check(file, number, first, data, [])
     if cut:
         where = (count + 1) * RECORD_BYTES
         short = Finding(Kind.SHORT, "record cut by the end of the file", file.path.name, where, cut,

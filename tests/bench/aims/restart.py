@@ -77,12 +77,12 @@ def _measure(peer: Peer, depth: int) -> dict[str, float]:
             steps += [("killed_after", True), ("killed_busy", True), ("warm", False)]
         for name, kills in steps:
             if name in ("killed_after", "killed_busy"):
-                _live_and_die(peer, 2 * depth)
+                live_and_die(peer, 2 * depth)
             if isinstance(peer, OmqPeer) and name != "killed_busy":
                 peer.settle()
             (peer.kill if kills else peer.stop)()
             if name != "warm":
-                _drop_caches(peer.folder)
+                drop_caches(peer.folder)
             began = time.monotonic()
             peer.serve()
             _first(peer)
@@ -108,7 +108,7 @@ def _fill(peer: Peer, depth: int) -> None:
     _check(peer, depth)
 
 
-def _live_and_die(peer: Peer, count: int) -> None:
+def live_and_die(peer: Peer, count: int) -> None:
     """Put and finish so many: the depth stays."""
     putter, getter = peer.putter(), peer.getter(0, BATCH)
     bodies = [bytes(BODY_BYTES)] * BATCH
@@ -138,7 +138,7 @@ def _check(peer: Peer, depth: int) -> None:
         raise BenchError(f"{peer.title}: {found:,} messages wait, not {depth:,}")
 
 
-def _drop_caches(folder: Path) -> None:
+def drop_caches(folder: Path) -> None:
     """Of every file there; dirty pages cannot be dropped, so they are synced first."""
     os.sync()
     for path in folder.rglob("*"):

@@ -223,7 +223,8 @@ def recover_into(disk: SimDisk, settings: Settings, now_ns: int
     core.now_ns, core.mono_ns = now_ns, 1000 * NS
     core.next_qpool = recovered.next_qpool
     core.messages_total_max = 200
-    loaded = load(core, pool, cast(SlotAllocator, core.slots))
+    loaded = load(core, pool, cast(SlotAllocator, core.slots),
+                  plain=manager_parts.plain_rows())
     context = _context(paths, settings, Log())
     manager_findings.set_aside(context, recovered, loaded)
     if loaded.duplicates:

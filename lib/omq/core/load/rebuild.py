@@ -26,7 +26,7 @@ from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import IndexFull
 from omq.core.engine.barriers import BARRIER
 from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REMEMBERS, REPLAYED, Core
-from omq.core.load.pool_columns import COPIED, Loaded, Rows, gather, without_duplicates
+from omq.core.load.pool_columns import COPIED, Loaded, PlainRows, Rows, gather, without_duplicates
 from omq.format import message as message_format
 from omq.format.index import Counter, EntryState
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
@@ -37,10 +37,11 @@ _FLAGS_KEPT = 3 | HAS_ID | REPLAYED | REMEMBERS | BARRIER
 
 
 def load(core: Core, pool: PoolFiles, slots: SlotAllocator,
-         progress: Callable[[str], None] = lambda _text: None) -> Loaded:
+         progress: Callable[[str], None] = lambda _text: None, plain: PlainRows | None = None
+         ) -> Loaded:
     """Fill the empty tables of `core` from the pool, telling of each file. IndexFull."""
     loaded = Loaded()
-    rows = without_duplicates(gather(pool, slots, loaded, progress), slots, loaded)
+    rows = without_duplicates(gather(pool, slots, loaded, progress, plain), slots, loaded)
     rows = Rows(rows.messages, _idel_parts(rows), rows.notes)
     t = core.t
     count, entries = len(rows.messages["qpool"]), len(rows.parts["row"])

@@ -83,7 +83,7 @@ class Checkpointer:
     def _write_batches(self) -> tuple[int, set[int]]:
         """How many records were written, and in which pool files slots may be free."""
         records = 0
-        freed = {file for file, _ in self._redo.clears}
+        freed = {slot >> 32 for slot in self._redo.clears}
         for batch in batches(self._redo):
             self._pool.write_images(batch)
             records += len(batch)

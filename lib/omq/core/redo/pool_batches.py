@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omq.base.arrays import Rows, distinct, picked
+from omq.base.arrays import Rows, picked
 from omq.core.redo import births
 from omq.core.redo.held_records import HeldRecords
 from omq.format.double_write import COUNT_MAX, FREE, Images
@@ -37,7 +37,7 @@ class Changed(Protocol):
 
     dirty: dict[int, Message | None]
     images: HeldRecords
-    clears: set[Slot]
+    clears: set[int]  # file << 32 | record, as Images.slots
     homes: dict[int, list[int]]
 
 
@@ -63,7 +63,7 @@ def batches(changed: Changed, limit: int = COUNT_MAX) -> Iterator[Images]:
     for group in _packed(groups, limit):
         yield _images(group)
     yield from born.merged(_images(singles), limit)
-    free = distinct(_places(changed.clears))
+    free = np.sort(np.fromiter(changed.clears, dtype=np.int64, count=len(changed.clears)))
     free = free[~np.isin(free, written) & ~np.isin(free, born.slots)]
     for first in range(0, len(free), limit):
         slots = free[first : first + limit]

@@ -97,7 +97,7 @@ def end_many(redo: Redo, window: Window, lone: Rows) -> Rows:
     done = born | loaded | in_pool
     ended = ended[loaded | in_pool if redo.settled else done]
     redo.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
-    redo.clears.update(zip(ended["file"].tolist(), ended["record"].tolist(), strict=True))
+    redo.clears.update((ended["file"].astype(np.int64) << 32 | ended["record"]).tolist())
     return np.asarray(rows[done])
 
 
@@ -194,7 +194,7 @@ class Redo:
     next_qpool: int = 1
     dirty: dict[int, Message | None] = field(default_factory=dict)
     images: HeldRecords = field(default_factory=HeldRecords)
-    clears: set[Slot] = field(default_factory=set)
+    clears: set[int] = field(default_factory=set)  # file << 32 | record: may be very many
     findings: list[Finding] = field(default_factory=list)
     frames_seen: int = 0
     skipped_short_lived: int = 0
@@ -291,7 +291,7 @@ class Redo:
         for file, record in window.slots_of(brief):
             found = self._read(file, record)
             if isinstance(found, Finding):
-                self.clears.add((file, record))
+                self._clear(file, [record])
             elif found is not None and found.qpool in ended:
                 self.dirty[found.qpool] = None
                 self._clear(file, [record, *found.more])
@@ -401,7 +401,7 @@ class Redo:
         return found
 
     def _clear(self, file: int, records: Iterable[int]) -> None:
-        self.clears.update((file, record) for record in records)
+        self.clears.update(file << 32 | record for record in records)
 
     def changes(self) -> dict[Slot, bytes | None]:
         """All that a checkpoint must write, in the order of core.redo.pool_batches: (pool file,

@@ -15,7 +15,7 @@ from typing import cast
 
 import sysv_ipc
 
-from omq.base import clock, events, modes, side_files
+from omq.base import clock, events, form, modes, side_files
 from omq.base.config import QueueConf, load_authority, load_queues
 from omq.base.defined_queue import load_common
 from omq.base.errors import SpoolLocked
@@ -30,7 +30,7 @@ from omq.core.engine.state import Core
 from omq.core.engine.statistics import Statistics
 from omq.core.load.missing_bodies import missing_bodies
 from omq.core.load.new_index import new_index
-from omq.core.load.pool_columns import Loaded, reserve_slots
+from omq.core.load.pool_columns import Loaded, PlainRows, reserve_slots
 from omq.core.load.rebuild import load
 from omq.core.load.recovery import UNSYNCED_FRAMES_MAX, Recovered, recover, refuse_newer
 from omq.core.redo.checkpoint import settle_changes
@@ -256,10 +256,19 @@ def _load(context: DaemonContext, core: Core, pool: PoolFiles, progress: StartPr
         reserve_slots(pool, slots, aside)
         context.log.event(events.MESSAGES_NOT_READ, WARNING)
         return Loaded()
-    loaded = load(core, pool, slots, progress)
+    loaded = load(core, pool, slots, progress, plain_rows())
     refuse_newer(context.paths.msgpool, loaded.findings)
     loaded.bodies = missing_bodies(core, context.paths, progress)
     return loaded
+
+
+def plain_rows() -> PlainRows | None:
+    """The loop over plain records; None: numpy is quicker, or wanted. ConfigError."""
+    if form.wanted() == form.OFF:
+        return None
+    from omq.fast.pool_rows import PoolRows, usable  # neither loaded nor compiled where it is off
+
+    return PoolRows() if usable() else None
 
 
 def _list_queues(paths: SpoolPaths, core: Core) -> None:
