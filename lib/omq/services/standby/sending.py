@@ -122,13 +122,16 @@ class Sending:
             raise self._broken(f"it knows term {term}, this is the primary of term "
                                f"{self._instance.term}: another member was promoted since")
 
-    def turn(self, durable: int, bytes_max: int, written: int = 0) -> list[Piece]:
+    def turn(self, durable: int, bytes_max: int, written: int = 0, within: int = 0
+             ) -> list[Piece]:
         """What is new up to there, about so many bytes. `written`: up to there it may be sent, too,
-        though it is not durable here yet."""
+        though it is not durable here yet; `within`: in that file it ends, 0: nobody says."""
         if not self.following:
             return []
         out: list[Piece] = []
-        for piece in self._source.read(max(durable, written), bytes_max, durable):
+        if written < durable:
+            within = 0
+        for piece in self._source.read(max(durable, written), bytes_max, durable, within):
             if piece.kind is PieceKind.BLOCK:
                 out += self._containers(piece)
             out.append(piece)
