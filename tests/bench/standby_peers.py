@@ -109,7 +109,7 @@ def run(root: Path, names: tuple[str, ...], rounds: int, seconds: float, *, fail
                     found["failover_s"] = system.fails_over()
             finally:
                 system.stop()
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(place)
     return record
 
 
@@ -136,9 +136,10 @@ def table(record: dict[str, Any]) -> str:
     said = "".join(f"* **{each['title']}** ({each['version']}): {each['settings']}.\n"
                    for each in record["systems"].values())
     where = record["machine"]
-    return (f"Measured {where['time']}, {where['usable_cores']} processors, {where['file_system']}; "
-            f"{record['rounds']} rounds of {record['seconds']:g} s, medians; load "
-            f"{min(loads):.1f} to {max(loads):.1f}.\n\n{markdown_table(head, rows)}\n{said}")
+    return (f"Measured {where['time']}, {where['usable_cores']} processors, "
+            f"{where['file_system']}; {record['rounds']} rounds of {record['seconds']:g} s, "
+            f"medians; load {min(loads):.1f} to {max(loads):.1f}.\n\n"
+            f"{markdown_table(head, rows)}\n{said}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -160,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(root)
     sys.stdout.write(table(record))
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -24,11 +24,11 @@ from tests.bench.instance import BenchError
 from tests.bench.peers import software
 from tests.bench.peers.processes import Server, free_port, pause, tree
 from tests.bench.standby_sync import running_pair
+from tests.process import lease_world
 
 Put = Callable[[bytes], object]
 RETRY_S = 0.01
 FAILOVER_BOUND_S = 120.0
-LEASE_S = 4
 
 
 class Replicated(Protocol):
@@ -60,8 +60,8 @@ def until_put(connect: Callable[[], Put], began: float, *errors: type[Exception]
 class OmqStandby:
     name = "omq"
     title = "omq, a synchronous standby"
-    settings = (f"standby_sync = 1, the line is a pipe; failover: keepers with a lease of {LEASE_S} "
-                "s in an etcd of three members (as shipped 10 s)")
+    settings = (f"standby_sync = 1, the line is a pipe; failover: keepers with a lease of "
+                f"{lease_world.LEASE_S} s in an etcd of three members (as shipped 10 s)")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,21 +84,19 @@ class OmqStandby:
 
     def fails_over(self) -> float | None:
         """Of another pair, with keepers on hosts of their own; None: there can be none here."""
-        from tests.process.lease_world import A, B, lease_world
-
         if shutil.which("etcd") is None:
             return None
         place = self.folder / "lease"
         place.mkdir()
-        with lease_world(place) as world:
+        with lease_world.lease_world(place) as world:
             world.begin()
-            world.serves(A, 0)
-            world.reaches(A, "held")
-            putting = world.puts(A)
+            world.serves(lease_world.A, 0)
+            world.reaches(lease_world.A, "held")
+            putting = world.puts(lease_world.A)
             putting.more()
             began = time.monotonic()
-            world.kill(A)
-            return until_put(lambda: self._put_once(world.roots[B]), began, OmqError)
+            world.kill(lease_world.A)
+            return until_put(lambda: self._put_once(world.roots[lease_world.B]), began, OmqError)
 
     @staticmethod
     def _put_once(root: Path) -> Put:
@@ -120,8 +118,9 @@ class PostgresPair:
 
         self._peer = PostgresPeer(folder)
         self._standby = Server("standby", folder)
-        self.settings = (f"{self._peer.settings.partition(';')[0]}; synchronous_standby_names '*'; "
-                         "INSERT by a prepared statement over a Unix socket; no failover of its own")
+        self.settings = (f"{self._peer.settings.partition(';')[0]}; synchronous_standby_names "
+                         "'*'; INSERT by a prepared statement over a Unix socket; no failover of "
+                         "its own")
         self._options = [word for key, value in OPTIONS.items() for word in (
             "-c", f"{key}={value}")]
 
@@ -249,8 +248,9 @@ class RedisPair:
 class RabbitCluster:
     name = "rabbitmq-quorum"
     title = "RabbitMQ, quorum queue of three nodes"
-    settings = ("three nodes on loopback, a quorum queue with a member on each, publisher confirms, "
-                "py-amqp; Erlang without busy waiting; clients are connected to the leader's node")
+    settings = ("three nodes on loopback, a quorum queue with a member on each, publisher "
+                "confirms, py-amqp; Erlang without busy waiting; clients are connected to the "
+                "leader's node")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -177,8 +177,8 @@ class HeldReplies:
 
     def written(self, lsn: int, file: int) -> None:
         """A block up to there lies in that journal file, and is synced next: it may be sent. Who is
-        far behind is told of what is durable alone, one line at a time: else it would never have all
-        that it was told (`_has_all`)."""
+        far behind is told of what is durable alone, one line at a time: else it would never have
+        all that it was told (`_has_all`)."""
         for each in self._standbys.values():
             if each.near and each.ahead < AHEAD_MAX and self.protection is not Protection.ALONE:
                 each.ahead += 1

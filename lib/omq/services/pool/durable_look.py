@@ -1,8 +1,8 @@
 """How far the journal of this host is durable, as its queue manager says in the index: for what
 sends it elsewhere, and lives while managers come and go.
 
-Whether the manager still runs is looked at once in ALIVE_NS: what it has said is true behind its end
-as well, and memory that is attached stays there.
+Whether the manager still runs is looked at once in ALIVE_NS: what it has said is true behind its
+end as well, and memory that is attached stays there.
 
 No errors: without a manager the last LSN that was seen counts, and `known` says whether one was.
 """
@@ -16,7 +16,6 @@ from omq.base.errors import ManagerUnavailable
 from omq.base.paths import SpoolPaths
 from omq.format.index import Counter
 from omq.services.pool.live_index import LiveIndex
-
 
 ALIVE_NS: Final = 50_000_000
 
