@@ -62,8 +62,9 @@ class Memory:
         found = self.objects.get(name)
         return found[: first or None] if found is not None else None
 
-    def names(self, prefix: str) -> list[str]:
-        return sorted(each for each in self.objects if each.startswith(prefix))
+    def names(self, prefix: str, after: str = "", before: str = "") -> list[str]:
+        return sorted(each for each in self.objects if each.startswith(prefix) and each > after
+                      and (not before or each < before))
 
     def delete(self, name: str) -> None:
         self.objects.pop(name, None)

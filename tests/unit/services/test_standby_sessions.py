@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -260,17 +261,16 @@ def test_a_later_term_ends_a_primary_and_an_earlier_one_a_standby(
     header = read_entry(info.paths, 1, info.uuid).header
     assert header is not None
     adopt(other.paths, info.uuid, Synced(info.uuid, 1, 1, 0, header.epoch, PAGE, 0))
-    standby = Receiving(other.paths, Instance(info.uuid, 4, Role.STANDBY, "b", "x"),
-                        Replica(other.paths, info.uuid, SETTINGS))
-    with pytest.raises(StreamBroken, match="a later one of term 4 is known here"):
-        standby.take(Piece(PieceKind.FOLLOW, 3))
-    with pytest.raises(StreamBroken, match="before it is agreed"):
-        standby.take(Piece(PieceKind.BLOCK, 4))
-    assert standby.take(Piece(PieceKind.FOLLOW, 6, durable=0)) is None
-    assert open_spool(other.paths.root).instance.term == 6, "noted before anything of it counts"
-    with pytest.raises(StreamBroken, match="term 6 is known here"):
-        standby.take(Piece(PieceKind.DURABLE, 5))
-    standby.close()
+    with closing(Receiving(other.paths, Instance(info.uuid, 4, Role.STANDBY, "b", "x"),
+                           Replica(other.paths, info.uuid, SETTINGS))) as standby:
+        with pytest.raises(StreamBroken, match="a later one of term 4 is known here"):
+            standby.take(Piece(PieceKind.FOLLOW, 3))
+        with pytest.raises(StreamBroken, match="before it is agreed"):
+            standby.take(Piece(PieceKind.BLOCK, 4))
+        assert standby.take(Piece(PieceKind.FOLLOW, 6, durable=0)) is None
+        assert open_spool(other.paths.root).instance.term == 6, "noted before anything counts"
+        with pytest.raises(StreamBroken, match="term 6 is known here"):
+            standby.take(Piece(PieceKind.DURABLE, 5))
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "instance.json", "msgpool/lock", "/etc/x",
