@@ -61,7 +61,8 @@ class OmqStandby:
     name = "omq"
     title = "omq, a synchronous standby"
     settings = (f"standby_sync = 1, the line is a pipe; failover: keepers with a lease of "
-                f"{lease_world.LEASE_S} s in an etcd of three members (as shipped 10 s)")
+                f"{lease_world.LEASE_S} s in an etcd of three members (as shipped 10 s), "
+                "standby_lost = go_on after 1 s (as shipped it waits for another standby)")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,7 +90,7 @@ class OmqStandby:
         place = self.folder / "lease"
         place.mkdir()
         with lease_world.lease_world(place) as world:
-            world.begin()
+            world.begin(standby_lost="go_on", standby_lost_s=1)
             world.serves(lease_world.A, 0)
             world.reaches(lease_world.A, "held")
             putting = world.puts(lease_world.A)

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from omq.base.errors import DiskError, SpoolFull, StreamBroken
+from omq.base.errors import DiskError, SpoolFull, SpoolLocked, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
@@ -21,7 +21,7 @@ from omq.services.standby.next_journal_file import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import HELD_S, Sending
 from omq.services.standby.stream import Outgoing, PieceReader
-from omq.storage import durable, standby_holds
+from omq.storage import durable, spool, standby_holds
 from omq.storage.disk import Disk
 from omq.storage.instance_file import Instance, Role
 from omq.storage.journal_reader import load_file, read_entry
@@ -127,12 +127,30 @@ def test_a_note_that_finds_no_room_stops_no_standby(
     sending.take(hello(info), 1)
     ack = Piece(PieceKind.ACK, 3, 2, lsn=1, durable=1)
     with monkeypatch.context() as full:
-        def refuse(paths: SpoolPaths, member: str, number: int | None) -> bool:
+        def refuse(paths: SpoolPaths, member: str, number: int, *, patience_s: float) -> bool:
             raise SpoolFull(path=paths.root, detail="full")
 
         full.setattr(standby_holds, "note", refuse)
         assert sending.take(ack, 1) == []
         assert (sending.synced, standby_holds.load(info.paths)) == (1, {"b": 1})
+    sending._held = 2, 0.0  # its time is over
+    sending.take(ack, 1)
+    assert standby_holds.load(info.paths) == {"b": 2}
+
+
+def test_a_note_that_somebody_else_holds_up_stops_no_standby(
+        info: SpoolInfo, primary: tuple[Journal, Sending], monkeypatch: pytest.MonkeyPatch
+        ) -> None:
+    """Clients wait for its acknowledgements; at its greeting nobody does, and it is told."""
+    _, sending = primary
+    sending.take(hello(info), 1)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits for the lock"))
+    ack = Piece(PieceKind.ACK, 3, 2, lsn=1, durable=1)
+    with closing(spool.lock(info.paths.standbys_lock, "somebody who hangs")):
+        assert sending.take(ack, 1) == []
+        assert (sending.synced, standby_holds.load(info.paths)) == (1, {"b": 1})
+        with pytest.raises(SpoolLocked):
+            standby_holds.note(info.paths, "b", 2, patience_s=0.0)
     sending._held = 2, 0.0  # its time is over
     sending.take(ack, 1)
     assert standby_holds.load(info.paths) == {"b": 2}

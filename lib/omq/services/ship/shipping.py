@@ -171,7 +171,7 @@ class Shipping:
         self._put(name, data)
         self._chain, self._waits, self.state.last_object = behind, None, name
         self.state.lsn = behind.mark.lsn
-        standby_holds.note(self._paths, MEMBER, behind.mark.number)
+        standby_holds.note_if_free(self._paths, MEMBER, behind.mark.number)
 
     def _put(self, name: str, data: bytes) -> None:
         if not self._place.create(name, data):
@@ -213,7 +213,7 @@ class Shipping:
             self.needs_base = ""
             self._follow()
         else:  # what the copy held is there from now on
-            standby_holds.note(self._paths, MEMBER, self._chain.mark.number)
+            standby_holds.note_if_free(self._paths, MEMBER, self._chain.mark.number)
 
     def _starts_at(self, began: Piece) -> None:
         """The chain begins with this file's first block."""
