@@ -222,7 +222,11 @@ def test_everything_comes_back(made: Callable[..., Ship], tmp_path: Path) -> Non
 
 
 def test_from_a_bucket(made: Callable[..., Ship], bucket: str, tmp_path: Path) -> None:
-    everything_comes_back(made(bucket), tmp_path / "restored")
+    ship = made(bucket)
+    everything_comes_back(ship, tmp_path / "restored")
+    names = ship.place.names("journal/")
+    assert ship.place.names("journal/", names[0], names[-1]) == names[1:-1]
+    assert ship.place.names("journal/", before=names[-1]) == names[:-1] != []
 
 
 def test_a_point_is_a_copy_to_look_at(made: Callable[..., Ship], tmp_path: Path) -> None:

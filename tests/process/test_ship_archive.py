@@ -54,6 +54,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.listed: list[str] = []  # at the last question
 
     def create(self, name: str, data: bytes) -> bool:
         return self.objects.setdefault(name, data) is data
@@ -63,8 +64,9 @@ class Memory:
         return found[: first or None] if found is not None else None
 
     def names(self, prefix: str, after: str = "", before: str = "") -> list[str]:
-        return sorted(each for each in self.objects if each.startswith(prefix) and each > after
-                      and (not before or each < before))
+        self.listed = sorted(each for each in self.objects if each.startswith(prefix)
+                             and each > after and (not before or each < before))
+        return self.listed
 
     def delete(self, name: str) -> None:
         self.objects.pop(name, None)
@@ -306,11 +308,17 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
                     for _ in shipping.base(lambda: True, clock.wall_ns()):
                         shipping.turn(look.counter(Counter.DURABLE_LSN))
                     prune(place, kept)
+                    assert len(place.listed) <= 4, "what is deleted, not a year"
                 while shipping.turn(look.counter(Counter.DURABLE_LSN)):
                     pass
                 live.pass_time(DAY_S / 2)
         shipping.close()
         look.close()
+        again = Shipping(info.paths, info.instance, place)
+        again.start()
+        assert 1 <= len(place.listed) <= 4, "from the newest base on"
+        assert again.state.last_object == shipping.state.last_object
+        again.close()
     bases = bases_of(place)
     journal = [int(name.rpartition("/")[2]) for name in place.names("journal/")]
     assert len(bases) == kept and journal == list(range(bases[0].journal, journal[-1] + 1))

@@ -28,6 +28,7 @@ from tests.process import lease_world
 
 Put = Callable[[bytes], object]
 RETRY_S = 0.01
+CONFIRM_S = 1.0
 FAILOVER_BOUND_S = 120.0
 
 
@@ -301,11 +302,20 @@ class RabbitCluster:
         began = time.monotonic()
         self._nodes[0]._server.stop(signal.SIGKILL)
 
-        def connected() -> Put:
+        def put(body: bytes) -> None:
+            """Its own connection each time; a confirm that was lost is not waited for long."""
             wire = self._nodes[1].putter()
-            return lambda body: wire.put([body])
+            try:
+                wire._channel.basic_publish(amqp.Message(body, delivery_mode=2),
+                                            routing_key=wire._queue)
+                wire._unconfirmed += 1
+                while wire._unconfirmed > 0:
+                    wire._connection.drain_events(CONFIRM_S)
+            finally:
+                with suppress(OSError, amqp.exceptions.AMQPError):
+                    wire.abandon()
 
-        return until_put(connected, began, OSError, amqp.exceptions.AMQPError)
+        return until_put(lambda: put, began, OSError, amqp.exceptions.AMQPError)
 
     def stop(self) -> None:
         for node in self._nodes:
