@@ -13,9 +13,10 @@ follow, in order.
                 refusals of a registration
 
 An omq standby send or listen beside each standby says by `standby` over its control connection how
-far that one has synced, and is told how far the disk here is, one line each way at a time; and,
-AHEAD_MAX lines at most in advance, how far blocks lie in their file and are about to be synced. So
-both disks sync a block at once (ADR 0184); a reply waits for both.
+far that one has synced, and from then on by SYNCED over the request queue (ADR 0200). It is told
+how far the disk here is, one line for each word; and, AHEAD_MAX lines at most in advance, how far
+blocks lie in their file and are about to be synced. So both disks sync a block at once (ADR 0184);
+a reply waits for both.
 
 `lost` says what holds when too few answer:
 
