@@ -126,7 +126,8 @@ def table(record: dict[str, Any]) -> str:
     for found in record["systems"].values():
         row = [found["title"]]
         for count in CLIENTS:
-            row += [f"{_median(found, count, 'rate'):,.0f}",
+            rates = [each["rate"] for each in found[str(count)]]
+            row += [f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})",
                     *(f"{_median(found, count, key):.2f}" for key in (
                         "median_ms", "p99_ms", "cpu_ms"))]
         over = found["failover_s"]
