@@ -15,10 +15,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.process.instance import MANAGER, WRITER, instance
+from tests.process.instance import MANAGER, WRITER, Instance, instance
 from tests.process.test_standby_sync import SyncPair, children_of
 
 PUT: Final = """
@@ -46,8 +48,11 @@ def _processor_s(pids: list[int]) -> float:
     return ticks / _TICKS
 
 
-def rate(folder: Path, seconds: float, clients: int, *, waits: bool) -> tuple[float, float]:
-    """Puts a second of all clients; ms of processor time a put."""
+@contextmanager
+def running_pair(folder: Path, *, waits: bool, conf: str = "") -> Iterator[tuple[Instance,
+                                                                                list[int]]]:
+    """A primary with a standby that follows, and the processes of both. `waits`: replies wait for
+    it; `conf`: more of omq.conf."""
     (folder / "primary").mkdir()
     with instance(folder / "primary") as primary:
         # As shipped: other tests use small files and frequent checkpoints on purpose.
@@ -63,21 +68,34 @@ def rate(folder: Path, seconds: float, clients: int, *, waits: bool) -> tuple[fl
         shipped = (primary.conf / "omq.conf").read_text()
         if waits:
             primary.stop()
-            (primary.conf / "omq.conf").write_text(shipped + "\n[standby]\nstandby_sync = 1\n")
+            (primary.conf / "omq.conf").write_text(
+                shipped + "\n[standby]\nstandby_sync = 1\n" + conf)
             primary.start(MANAGER, WRITER)
-        children = []
         try:
             follower = pair.follow()
             if waits:
                 pair.reaches("synced")
+            with primary.connect() as client:
+                client.put("A", b"first")
+            pair.caught_up()
+            yield primary, [primary.children[MANAGER].pid, follower.pid,
+                            *children_of(follower.pid)]
+        finally:
+            pair.end()
+            primary.kill()
+
+
+def rate(folder: Path, seconds: float, clients: int, *, waits: bool) -> tuple[float, float]:
+    """Puts a second of all clients; ms of processor time a put."""
+    with running_pair(folder, waits=waits) as (primary, pids):
+        children = []
+        try:
             for _ in range(clients):
                 children.append(subprocess.Popen(
                     [sys.executable, "-c", PUT, str(primary.root), str(seconds)],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             for child in children:
                 assert child.stdout is not None and child.stdout.readline() == "ready\n"
-            pair.caught_up()
-            pids = [primary.children[MANAGER].pid, follower.pid, *children_of(follower.pid)]
             before = _processor_s(pids)
             for child in children:
                 assert child.stdin is not None
@@ -90,8 +108,6 @@ def rate(folder: Path, seconds: float, clients: int, *, waits: bool) -> tuple[fl
             for child in children:
                 child.kill()
                 child.wait()
-            pair.end()
-            primary.kill()
 
 
 def main(arguments: list[str]) -> int:

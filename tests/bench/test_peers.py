@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import standby_peers
 from tests.bench.aims import bench_aims
 from tests.bench.document import write_section
 from tests.bench.instance import BenchError
@@ -36,6 +37,19 @@ def test_quick_run_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert text.endswith("<!-- peers: end -->\nafter\n")
     assert "| SQLite, WAL |" in text
     assert "old" not in text
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_replicated_systems_are_measured_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                               ) -> None:
+    monkeypatch.setenv("OMQ_BENCH_DIR", str(tmp_path / "here"))
+    document, record = tmp_path / "DOCUMENT.md", tmp_path / "found.json"
+    document.write_text("<!-- standby peers: begin -->\nold\n<!-- standby peers: end -->\n")
+    assert standby_peers.main(["--quick", "--json", str(record), "--document", str(document)]) == 0
+    (found,) = json.loads(record.read_text())["systems"].values()
+    assert all(found[str(count)][0]["rate"] > 0 and found[str(count)][0]["cpu_ms"] >= 0
+               for count in standby_peers.CLIENTS)
+    assert "| omq, a synchronous standby |" in document.read_text()
     assert not list((tmp_path / "here").iterdir())
 
 

@@ -221,8 +221,22 @@ def test_everything_comes_back(made: Callable[..., Ship], tmp_path: Path) -> Non
     everything_comes_back(made(), tmp_path / "restored")
 
 
+LISTS = """
+import json, sys
+from omq.services.ship.places import place
+names = (found := place(sys.argv[1]).names)("journal/")
+for each in (names, found("journal/", names[0], names[-1]), found("journal/", before=names[-1])):
+    print(json.dumps(each))
+"""
+
+
 def test_from_a_bucket(made: Callable[..., Ship], bucket: str, tmp_path: Path) -> None:
-    everything_comes_back(made(bucket), tmp_path / "restored")
+    ship = made(bucket)
+    everything_comes_back(ship, tmp_path / "restored")
+    listed = [json.loads(line) for line in subprocess.run(
+        [sys.executable, "-c", LISTS, bucket], capture_output=True, text=True, check=True,
+        timeout=WAIT_S).stdout.splitlines()]  # a store leaves threads and descriptors
+    assert listed[1:] == [listed[0][1:-1], listed[0][:-1]] and listed[0]
 
 
 def test_a_point_is_a_copy_to_look_at(made: Callable[..., Ship], tmp_path: Path) -> None:

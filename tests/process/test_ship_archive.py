@@ -20,7 +20,7 @@ from omq.base.settings import Settings
 from omq.format.archive import Section
 from omq.format.findings import Finding
 from omq.format.index import Counter
-from omq.format.shipped import IDENTITY, decode, decode_start, encode
+from omq.format.shipped import IDENTITY, decode, decode_start, encode, journal_name
 from omq.format.standby import Piece, PieceKind
 from omq.services.pool.live_index import LiveIndex
 from omq.services.ship.archiving import Archiving, Made
@@ -54,6 +54,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.listed: list[str] = []  # of the journal, at the last question
 
     def create(self, name: str, data: bytes) -> bool:
         return self.objects.setdefault(name, data) is data
@@ -62,8 +63,12 @@ class Memory:
         found = self.objects.get(name)
         return found[: first or None] if found is not None else None
 
-    def names(self, prefix: str) -> list[str]:
-        return sorted(each for each in self.objects if each.startswith(prefix))
+    def names(self, prefix: str, after: str = "", before: str = "") -> list[str]:
+        found = sorted(each for each in self.objects if each.startswith(prefix)
+                       and each > after and (not before or each < before))
+        if prefix.startswith("journal/"):
+            self.listed = found
+        return found
 
     def delete(self, name: str) -> None:
         self.objects.pop(name, None)
@@ -305,11 +310,18 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
                     for _ in shipping.base(lambda: True, clock.wall_ns()):
                         shipping.turn(look.counter(Counter.DURABLE_LSN))
                     prune(place, kept)
+                    assert not place.objects.keys() & {*place.listed}, "what is deleted alone"
                 while shipping.turn(look.counter(Counter.DURABLE_LSN)):
                     pass
                 live.pass_time(DAY_S / 2)
         shipping.close()
         look.close()
+        again = Shipping(info.paths, info.instance, place)
+        again.start()
+        newest = bases_of(place)[-1]
+        assert place.listed[0] == journal_name(newest.term, newest.journal - 1), "from there on"
+        assert again.state.last_object == shipping.state.last_object
+        again.close()
     bases = bases_of(place)
     journal = [int(name.rpartition("/")[2]) for name in place.names("journal/")]
     assert len(bases) == kept and journal == list(range(bases[0].journal, journal[-1] + 1))

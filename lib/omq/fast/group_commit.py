@@ -125,7 +125,7 @@ class Turn:
                 except OmqError as error:
                     server.refuse(raw, error)
                     continue
-            if not plain:
+            if not plain and not server.hears(raw):
                 self._stirred = True
                 server.handle_unplain(raw)
 

@@ -98,6 +98,7 @@ class Operation(IntEnum):
     ASK = 19  # settle `count`, put a request, then give its reply; argument as NEXT
     LOOK = 30  # what came to the queue since the last one, up to `want`; argument as NEXT
     MOVE_MANY = 35  # finish `parts` messages and put `count` new ones
+    SYNCED = 36  # this sender's standby has synced up to LSN `size`; it gets no answer
 
 
 class Settlement(IntEnum):

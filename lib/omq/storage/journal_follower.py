@@ -46,15 +46,17 @@ class JournalFollower:
         self._epoch = (0, 0)  # term and number
         self._file: File | None = None
 
-    def read(self, up_to_lsn: int, bytes_max: int) -> list[Block]:
-        """The next blocks up to that LSN, together about `bytes_max`; one at least, if any."""
+    def read(self, up_to_lsn: int, bytes_max: int, within: int = 0) -> list[Block]:
+        """The next blocks up to that LSN, together about `bytes_max`; one at least, if any.
+        `within`: the file in which that LSN lies, as the manager that wrote it says; who is in it
+        already need not look whether another one follows. 0: nobody says."""
         blocks: list[Block] = []
         left = bytes_max
         window = FIRST_BYTES
         while self.last_lsn < up_to_lsn and left > 0:
             if self._file is None and not self._open_first():
                 break
-            following = self._following()
+            following = None if within and within == self.number else self._following()
             target = self._target(up_to_lsn, following)
             if self.last_lsn < target:
                 more = self._advance(target, min(left, window),

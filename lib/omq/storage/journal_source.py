@@ -83,12 +83,13 @@ class JournalSource:
                 raise self._gone(header.number, found.reason)
         return last[0] if last else None
 
-    def read(self, up_to_lsn: int, bytes_max: int, durable: int | None = None) -> list[Piece]:
+    def read(self, up_to_lsn: int, bytes_max: int, durable: int | None = None, within: int = 0
+             ) -> list[Piece]:
         """What follows, up to an LSN that is written here; about so many bytes. `durable`: so far
-        it is durable; None: all of it."""
+        it is durable; None: all of it. `within`: as JournalFollower.read has it."""
         durable = up_to_lsn if durable is None else durable
         pieces: list[Piece] = []
-        last, blocks = self._follower.last_lsn, self._follower.read(up_to_lsn, bytes_max)
+        last, blocks = self._follower.last_lsn, self._follower.read(up_to_lsn, bytes_max, within)
         for found in self._follower.findings:
             if found.kind is not Kind.TORN:
                 raise self._gone(self._follower.number, f"{found.file}: {found.reason}")

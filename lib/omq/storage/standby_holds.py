@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from typing import Final
 
-from omq.base.errors import SpoolLocked
+from omq.base.errors import SpoolFull, SpoolLocked
 from omq.base.paths import SpoolPaths
 from omq.storage import spool
 from omq.storage.files import File, read_file, write_new_file
@@ -52,12 +53,12 @@ def load(paths: SpoolPaths) -> dict[str, int] | None:
     return found
 
 
-def note(paths: SpoolPaths, member: str, number: int | None) -> bool:
+def note(paths: SpoolPaths, member: str, number: int | None, *, patience_s: float = LOCK_S) -> bool:
     """The member goes on in that file; None: it is no standby any more. False: as it was, or what
     is there is no such file."""
     if not _changes(load(paths), member, number):
         return False  # as nearly always: no lock for it
-    held = _alone(paths, member)
+    held = _alone(paths, member, patience_s)
     try:
         found = load(paths)
         if found is None or not _changes(found, member, number):
@@ -77,8 +78,16 @@ def _changes(found: dict[str, int] | None, member: str, number: int | None) -> b
     return found is not None and found.get(member) != number
 
 
-def _alone(paths: SpoolPaths, member: str) -> File:
-    deadline = time.monotonic() + LOCK_S
+def note_if_free(paths: SpoolPaths, member: str, number: int) -> None:
+    """The same at once, or not at all: where the disk has no room for it, or somebody else has the
+    lock, the note before counts, which keeps more. Whoever says where it is again and again notes
+    it the next time; a client may wait for what it does meanwhile."""
+    with suppress(SpoolFull, SpoolLocked):
+        note(paths, member, number, patience_s=0.0)
+
+
+def _alone(paths: SpoolPaths, member: str, patience_s: float) -> File:
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             return spool.lock(paths.standbys_lock, f"standby {member}")

@@ -209,19 +209,69 @@ def test_who_has_all_is_told_of_a_block_before_its_sync(made: Any) -> None:
     w = made()
     a, standby = w.session("a"), w.session("standby")
     w.heard(standby, "b", 5)
-    w.held.written(20)
+    w.held.written(20, 7)
     assert w.lines_to(standby) == [{"durable": 10}], "it lacks what is durable: no more at once"
     w.heard(standby, "b", 10)
     for lsn in range(20, 26):
-        w.held.written(lsn)
-    assert w.lines_to(standby) == [{"written": lsn} for lsn in range(20, 20 + AHEAD_MAX)]
+        w.held.written(lsn, 7)
+    assert w.lines_to(standby) == [{"written": lsn, "file": 7}
+                                   for lsn in range(20, 20 + AHEAD_MAX)]
     w.held.heard(standby, {"member": "b", "synced": 25})
     assert w.told == [], "the standby has it; the disk here may not"
     w.group(25, a)
     assert w.told == ["a"]
     assert w.lines_to(standby) == [], "it has all that is durable, and says so by itself"
-    w.held.written(30)
-    assert w.lines_to(standby) == [{"written": 30}]
+    w.held.written(30, 8)
+    assert w.lines_to(standby) == [{"written": 30, "file": 8}]
+
+
+def test_an_answer_over_the_request_queue_releases_before_the_next_sync(made: Any) -> None:
+    w = made(patience_s=1)
+    a, b, standby = w.session("a"), w.session("b"), w.session("standby")
+    with pytest.raises(BadRequest, match="named its standby"):
+        w.held.synced(standby, 20)
+    w.heard(standby, "b", 10)
+    w.group(20, a)
+    w.group(30, b)
+    assert w.held.unanswered
+    w.held.synced(standby, 19)
+    assert w.told == [], "one LSN early"
+    w.held.synced(standby, 20)
+    assert w.told == ["a"], "not behind the commit of the group that brought it"
+    w.engine.mono_ns += 2 * S
+    w.held.look()
+    assert w.held.protection.name == "ALONE" and w.told == ["a"] and not w.held.unanswered
+    w.held.synced(standby, 30)
+    assert w.held.protection.name == "SYNCED" and w.told == ["a"], "the journal says it first"
+    w.held.add([])
+    assert w.told == ["a", "b"] and not w.held.unanswered
+    with pytest.raises(BadRequest):
+        w.held.synced(standby, 1 << 63)
+
+
+def test_the_connection_that_speaks_last_counts_by_either_way(made: Any) -> None:
+    w = made()
+    a, first, second = (w.session(each) for each in ("a", "first", "second"))
+    w.heard(first, "b", 10)
+    w.heard(second, "b", 10)
+    w.held.lost(second)
+    assert w.held.protection.name == "WAITING"
+    w.group(20, a)
+    w.held.synced(first, 20)
+    assert w.held.protection.name == "SYNCED"
+    w.held.add([])
+    assert w.told == ["a"]
+    w.held.lost(first)
+    with pytest.raises(BadRequest):
+        w.held.synced(first, 30)
+
+
+def test_a_deadline_is_in_time_for_replies_that_come_later(made: Any) -> None:
+    """Behind groups of plain requests nobody asks for it again."""
+    w = made(patience_s=3)
+    w.heard(w.session("standby"), "b", 10)
+    assert w.held.due == FOREVER and w.held.due_at_least(5 * S) == 8 * S
+    assert made().held.due_at_least(5 * S) == FOREVER
 
 
 def test_who_goes_on_alone_tells_of_what_is_durable_only(made: Any) -> None:
@@ -233,7 +283,7 @@ def test_who_goes_on_alone_tells_of_what_is_durable_only(made: Any) -> None:
     w.group(20, ms=1_001)
     assert w.held.protection.name == "ALONE"
     w.lines_to(standby)
-    w.held.written(30)
+    w.held.written(30, 7)
     assert w.lines_to(standby) == []
     w.heard(standby, "b", 20)
     assert w.held.protection.name == "SYNCED"

@@ -8,8 +8,9 @@ import pytest
 import sysv_ipc
 
 from omq.base.errors import IpcRemoved
-from omq.format.wire import REQUEST_TYPE, WAKE_TYPE
+from omq.format.wire import REQUEST_TYPE, WAKE_TYPE, Operation
 from omq.ipc.server import requests
+from omq.ipc.server.answer_pace import WORTH_NS, AnswerPace, answers
 from omq.ipc.server.requests import Company, Requests
 
 LIMIT = 100
@@ -81,6 +82,67 @@ def test_a_wait_in_vain_is_repeated_ever_more_seldom() -> None:
         waits += [number] * waited
         company.had(1, waited=waited)
     assert waits == [2, 6, 12, 22, 40, 74]
+
+
+PUT, ANSWER = b"\x01 put", b"%c answer" % int(Operation.SYNCED)
+
+
+class Held:
+    """Whose replies are held."""
+
+    unanswered = True
+
+
+def paced(queue: Queue, *times: int) -> tuple[Requests, Held]:
+    """`times`: of the clock that says whether an answer came soon; none: it stands still."""
+    made, held, clock = served(queue), Held(), iter(times)
+    made.pace = AnswerPace(held, lambda: next(clock, 0))
+    return made, held
+
+
+def test_requests_wait_for_an_answer_which_comes_first() -> None:
+    made, held = paced(Queue(PUT, NONE, PUT + b"2", ANSWER, NONE, NONE))
+    assert made.take(LIMIT) == [ANSWER]
+    held.unanswered = False
+    assert made.take(LIMIT) == [PUT, PUT + b"2"], "what has waited is the next group, at once"
+
+
+def test_nobody_waits_where_nothing_is_unanswered() -> None:
+    made, held = paced(Queue(PUT, NONE))
+    held.unanswered = False
+    assert made.take(LIMIT) == [PUT]
+
+
+def test_whatever_else_is_said_ends_the_wait() -> None:
+    made, _ = paced(Queue(PUT, NONE, WAKE_TYPE))
+    assert made.take(LIMIT) == [PUT]
+    made, _ = paced(Queue(PUT, NONE, sysv_ipc.Error))
+    assert made.take(LIMIT) == [PUT]
+    made, _ = paced(Queue(WAKE_TYPE, NONE))
+    assert made.take(LIMIT) == [], "nothing waits"
+    made, _ = paced(Queue(PUT, NONE, PUT))
+    assert made.take(2) == [PUT, PUT]
+
+
+def test_answers_that_come_late_are_not_waited_for_again_soon() -> None:
+    late = WORTH_NS + 1
+    held = Held()
+    pace = AnswerPace(held, iter([0, late, 0, late, *[0] * 100]).__next__)
+    found = []
+    for number in range(12):
+        if pace.waits():
+            found.append(number)
+            pace.ended()
+    assert found == [0, 3, 8, 9, 10, 11], "after the pauses the answers come in time again"
+    assert answers([PUT, ANSWER, b""]) == [ANSWER]
+
+
+def test_who_was_released_is_one_group_with_those_that_waited() -> None:
+    """Two halves that take turns; from the third group on the first waits for the other."""
+    queue = Queue(b"\x01a", NONE, b"\x01b", NONE, b"\x01a", NONE, b"\x01b", NONE)
+    made, held = paced(queue)
+    held.unanswered = False
+    assert [made.take(LIMIT) for _ in range(3)] == [[b"\x01a"], [b"\x01b"], [b"\x01a", b"\x01b"]]
 
 
 def test_what_came_is_remembered() -> None:

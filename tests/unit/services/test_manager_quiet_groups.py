@@ -118,6 +118,7 @@ def _trigger(manager: Manager) -> None:
 def _standby(manager: Manager) -> None:
     manager.made._quiet, manager.made._held = False, manager.planes["held"]
     manager.planes["held"].look = lambda: None  # type: ignore[attr-defined]
+    manager.planes["held"].due_at_least = lambda now: FOREVER  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("brings", [_odd, _door, _nothing, _refusal, _trigger, _standby])

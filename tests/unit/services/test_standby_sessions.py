@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from omq.base.errors import DiskError, SpoolFull, StreamBroken
+from omq.base.errors import DiskError, SpoolFull, SpoolLocked, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
@@ -20,7 +21,7 @@ from omq.services.standby.next_journal_file import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import HELD_S, Sending
 from omq.services.standby.stream import Outgoing, PieceReader
-from omq.storage import durable, standby_holds
+from omq.storage import durable, spool, standby_holds
 from omq.storage.disk import Disk
 from omq.storage.instance_file import Instance, Role
 from omq.storage.journal_reader import load_file, read_entry
@@ -126,12 +127,30 @@ def test_a_note_that_finds_no_room_stops_no_standby(
     sending.take(hello(info), 1)
     ack = Piece(PieceKind.ACK, 3, 2, lsn=1, durable=1)
     with monkeypatch.context() as full:
-        def refuse(paths: SpoolPaths, member: str, number: int | None) -> bool:
+        def refuse(paths: SpoolPaths, member: str, number: int, *, patience_s: float) -> bool:
             raise SpoolFull(path=paths.root, detail="full")
 
         full.setattr(standby_holds, "note", refuse)
         assert sending.take(ack, 1) == []
         assert (sending.synced, standby_holds.load(info.paths)) == (1, {"b": 1})
+    sending._held = 2, 0.0  # its time is over
+    sending.take(ack, 1)
+    assert standby_holds.load(info.paths) == {"b": 2}
+
+
+def test_a_note_that_somebody_else_holds_up_stops_no_standby(
+        info: SpoolInfo, primary: tuple[Journal, Sending], monkeypatch: pytest.MonkeyPatch
+        ) -> None:
+    """Clients wait for its acknowledgements; at its greeting nobody does, and it is told."""
+    _, sending = primary
+    sending.take(hello(info), 1)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits for the lock"))
+    ack = Piece(PieceKind.ACK, 3, 2, lsn=1, durable=1)
+    with closing(spool.lock(info.paths.standbys_lock, "somebody who hangs")):
+        assert sending.take(ack, 1) == []
+        assert (sending.synced, standby_holds.load(info.paths)) == (1, {"b": 1})
+        with pytest.raises(SpoolLocked):
+            standby_holds.note(info.paths, "b", 2, patience_s=0.0)
     sending._held = 2, 0.0  # its time is over
     sending.take(ack, 1)
     assert standby_holds.load(info.paths) == {"b": 2}
@@ -260,17 +279,16 @@ def test_a_later_term_ends_a_primary_and_an_earlier_one_a_standby(
     header = read_entry(info.paths, 1, info.uuid).header
     assert header is not None
     adopt(other.paths, info.uuid, Synced(info.uuid, 1, 1, 0, header.epoch, PAGE, 0))
-    standby = Receiving(other.paths, Instance(info.uuid, 4, Role.STANDBY, "b", "x"),
-                        Replica(other.paths, info.uuid, SETTINGS))
-    with pytest.raises(StreamBroken, match="a later one of term 4 is known here"):
-        standby.take(Piece(PieceKind.FOLLOW, 3))
-    with pytest.raises(StreamBroken, match="before it is agreed"):
-        standby.take(Piece(PieceKind.BLOCK, 4))
-    assert standby.take(Piece(PieceKind.FOLLOW, 6, durable=0)) is None
-    assert open_spool(other.paths.root).instance.term == 6, "noted before anything of it counts"
-    with pytest.raises(StreamBroken, match="term 6 is known here"):
-        standby.take(Piece(PieceKind.DURABLE, 5))
-    standby.close()
+    with closing(Receiving(other.paths, Instance(info.uuid, 4, Role.STANDBY, "b", "x"),
+                           Replica(other.paths, info.uuid, SETTINGS))) as standby:
+        with pytest.raises(StreamBroken, match="a later one of term 4 is known here"):
+            standby.take(Piece(PieceKind.FOLLOW, 3))
+        with pytest.raises(StreamBroken, match="before it is agreed"):
+            standby.take(Piece(PieceKind.BLOCK, 4))
+        assert standby.take(Piece(PieceKind.FOLLOW, 6, durable=0)) is None
+        assert open_spool(other.paths.root).instance.term == 6, "noted before anything counts"
+        with pytest.raises(StreamBroken, match="term 6 is known here"):
+            standby.take(Piece(PieceKind.DURABLE, 5))
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "instance.json", "msgpool/lock", "/etc/x",

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from omq.format.findings import Kind
-from omq.storage import journal
+from omq.storage import journal, journal_follower
 from omq.storage.journal_follower import JournalFollower
 from omq.storage.spool import SpoolInfo
 from tests.unit.storage.world import PAGE, Journal, use_faulty
@@ -55,6 +55,26 @@ def test_it_follows_rotations_and_restarts(writer: Journal) -> None:
     assert seen == sorted(writer.bodies)
     assert not follower.findings
     assert len(journal.numbers_in(writer.info.paths.journal)) > 6
+
+
+def test_who_knows_in_which_file_the_end_lies_looks_at_no_directory(
+        writer: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only in that file: whoever is in an earlier one looks, and goes on in the next."""
+    follower = _follower(writer)
+    writer.fill(2)
+    assert _read(follower, 2) == [1, 2]
+    number = follower.number
+    monkeypatch.setattr(journal_follower, "numbers_in", lambda _: pytest.fail("it looks"))
+    writer.fill(1)
+    assert [int(lsn) for block in follower.read(3, ALL, within=number)
+            for lsn in block.frames["lsn"]] == [3]
+    monkeypatch.undo()
+    writer.restart(3, next_lsn=100)
+    writer.fill(1)
+    assert follower.read(100, ALL, within=number + 1)[0].number == number + 1
+    assert not follower.findings
+    follower.close()
+    writer.writer.close()
 
 
 def test_pieces(writer: Journal) -> None:

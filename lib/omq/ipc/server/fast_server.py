@@ -15,7 +15,7 @@ from omq.core.engine.waiting import Waiter
 from omq.fast import intake
 from omq.fast.group_commit import Turn
 from omq.fast.reply import ROWS_MAX
-from omq.format.wire import REQUEST
+from omq.format.wire import REQUEST, Operation
 from omq.ipc.server import foreign_messages
 from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.request_server import RequestServer
@@ -23,6 +23,7 @@ from omq.ipc.server.sessions import Session, Sessions
 from omq.ipc.server.units import UnitLimits
 from omq.storage.payloads import PayloadReader
 
+_SYNCED = int(Operation.SYNCED)
 _CLIENT, _SEQUENCE = (REQUEST.names.index(name) for name in ("client", "sequence"))
 
 
@@ -71,6 +72,17 @@ class FastServer(RequestServer):
             return
         self._turn.stir()
         super().handle(raw)
+
+    def hears(self, raw: bytes) -> bool:
+        """A standby has so far synced: as plain as a put, where it changes nothing else. False: it
+        is another request."""
+        if self.held is None or len(raw) != REQUEST.size or raw[0] != _SYNCED:
+            return False
+        before = self.held.protection
+        super().handle(raw)
+        if self.held.protection is not before:
+            self._turn.stir()
+        return True
 
     def handle_unplain(self, raw: bytes) -> None:
         """A request that the fast path leaves alone."""

@@ -13,9 +13,10 @@ follow, in order.
                 refusals of a registration
 
 An omq standby send or listen beside each standby says by `standby` over its control connection how
-far that one has synced, and is told how far the disk here is, one line each way at a time; and,
-AHEAD_MAX lines at most in advance, how far blocks lie in their file and are about to be synced. So
-both disks sync a block at once (ADR 0184); a reply waits for both.
+far that one has synced, and from then on by SYNCED over the request queue (ADR 0200). It is told
+how far the disk here is, one line for each word; and, AHEAD_MAX lines at most in advance, how far
+blocks lie in their file and are about to be synced. So both disks sync a block at once (ADR 0184);
+a reply waits for both.
 
 `lost` says what holds when too few answer:
 
@@ -94,6 +95,7 @@ class HeldReplies:
         self._engine, self._wanted, self._patience_ns = engine, wanted, patience_ns
         self._changed = changed
         self._standbys: dict[int, _Standby] = {}  # by the client's number
+        self._members: dict[int, str] = {}  # of whom each such client is; the latest one counts
         self._groups: deque[_Group] = deque()
         self._answers: list[tuple[Door, Answer]] = []  # of this group
         self._short_since = engine.mono_ns  # since when too few answer; 0: enough do
@@ -104,6 +106,11 @@ class HeldReplies:
     def waiting(self) -> bool:
         """Is there a client that was not told yet?"""
         return bool(self._groups or self._answers)
+
+    @property
+    def unanswered(self) -> bool:
+        """Does a reply wait for standbys that answer?"""
+        return bool(self._groups) and self.protection is Protection.SYNCED
 
     def is_held(self, session: Session) -> bool:
         """Must it not be told yet what its last request came to, also one that still waits?"""
@@ -169,16 +176,16 @@ class HeldReplies:
                 each.asks, each.told, each.fresh = False, durable, True
                 say(each.session.door, {"durable": durable})
 
-    def written(self, lsn: int) -> None:
-        """A block up to there lies in its file, and is synced next: it may be sent. Who is far
-        behind is told of what is durable alone, one line at a time: else it would never have all
-        that it was told (`_has_all`)."""
+    def written(self, lsn: int, file: int) -> None:
+        """A block up to there lies in that journal file, and is synced next: it may be sent. Who is
+        far behind is told of what is durable alone, one line at a time: else it would never have
+        all that it was told (`_has_all`)."""
         for each in self._standbys.values():
             if each.near and each.ahead < AHEAD_MAX and self.protection is not Protection.ALONE:
                 each.ahead += 1
                 if each.asks:
                     each.asks, each.told, each.fresh = False, lsn, True
-                say(each.session.door, {"written": lsn})
+                say(each.session.door, {"written": lsn, "file": file})
 
     # standbys
 
@@ -189,19 +196,36 @@ class HeldReplies:
             raise BadRequest(reason="the spool's own user says what its standbys have")
         if not is_member_name(member) or not 0 <= synced < LSN_MAX:
             raise BadRequest(reason="a member's name, and an LSN")
+        self._members[session.party.client] = member
+        session.unheld = True
+        self._note_synced(session, member, synced)
+
+    def synced(self, session: Session, lsn: int) -> None:
+        """The same over the request queue, of a sender that has said by `standby` whose it is.
+        What has waited for that alone is released at once, and not behind the sync of the group
+        that this came with. BadRequest."""
+        member = self._members.get(session.party.client)
+        if member is None or lsn >= LSN_MAX:
+            raise BadRequest(reason="an LSN, of a sender that has named its standby")
+        before = self.protection
+        self._note_synced(session, member, lsn)
+        if self.protection is before and before is not Protection.ALONE:
+            self._release()  # else the journal has to say first what changes
+
+    def _note_synced(self, session: Session, member: str, synced: int) -> None:
         known = self._standbys.get(session.party.client)
         if known is None:
             for client in [client for client, each in self._standbys.items()
                            if each.member == member]:
                 del self._standbys[client]  # the connection before: one disk counts once
             known = self._standbys[session.party.client] = _Standby(member, session)
-            session.unheld = True
         known.synced, known.asks, known.ahead = synced, True, 0
         known.near = known.near or self._has_all(known)
         self._judge()
 
     def lost(self, session: Session) -> None:
         """This client's connection has ended."""
+        self._members.pop(session.party.client, None)
         if self._standbys.pop(session.party.client, None) is not None:
             self._judge()
 
@@ -215,6 +239,11 @@ class HeldReplies:
         since = min(self._short_since or FOREVER,
                     self._groups[0].since_ns if self._groups else FOREVER)
         return FOREVER if since == FOREVER else max(since + self._patience_ns, self._not_before)
+
+    def due_at_least(self, now: int) -> int:
+        """`due`, also behind groups that nobody has asked about since."""
+        patience = FOREVER if self._patience_ns is None else now + self._patience_ns
+        return min(self.due, patience)
 
     def look(self) -> None:
         """Within a group, before its commit: has the patience come to its end?"""

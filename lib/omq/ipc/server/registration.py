@@ -99,6 +99,7 @@ class Registrar:
             "requests": self._requests if session.trusted else None,
             "trusted": session.trusted, "owns": session.party.owns,
             "threshold": self._threshold, "answered": answered, "asks": True, "bells": True,
+            "takes_synced": True,
             "unit": [self._units.messages, self._units.bytes],
             "id_prefix": (ID_PREFIX + self._uuid[:12]).hex()}
 

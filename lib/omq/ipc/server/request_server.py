@@ -69,6 +69,7 @@ class RequestServer(GroupCommit):
         self.units = UnitPlane(self, units, lambda *answer: self._ok.append(answer))
         self.cancelling = Cancelling(self, lambda *answer: self._ok.append(answer))
         handlers[Operation.CANCEL] = self.cancelling.cancel
+        handlers[Operation.SYNCED] = self._synced
         handlers[Operation.MOVE_MANY] = MovingMany(self, lambda *answer: self._ok.append(answer))
         self._handlers = {int(operation): handler for operation, handler in handlers.items()
                           } | self.units.handlers
@@ -140,6 +141,11 @@ class RequestServer(GroupCommit):
 
     def _ping(self, session: Session, r: Request) -> None:
         self._ok.append((session, r.sequence, 0, 0))
+
+    def _synced(self, session: Session, r: Request) -> None:
+        if self.held is None:
+            raise BadRequest(reason="nothing waits for standbys here (standby_sync)")
+        self.held.synced(session, r.size)
 
     def _settle(self, session: Session, r: Request) -> None:
         self._settle_batch(session, r)

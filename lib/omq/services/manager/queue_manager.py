@@ -34,6 +34,7 @@ from omq.base.names import POISON_NAME
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
+from omq.ipc.server.answer_pace import AnswerPace
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.clock_watch import ClockWatch, newest_ns
 from omq.services.manager.disk_room import DiskRoom
@@ -93,7 +94,9 @@ class QueueManager:
         self._held = self._parts.server.held = held_replies(context, self._parts.engine,
                                                             self._parts.term)
         if self._held is not None:
-            self._parts.engine.tell_written(self._held.written)
+            held, writer = self._held, self._parts.writer
+            self._parts.engine.tell_written(lambda lsn: held.written(lsn, writer.file_number))
+            self._parts.requests.pace = AnswerPace(self._held)
         self._index_low = 0
         self._watchdog_due = self._draining_until = self._now = 0
         self._status_due = self._chores_due = 0
@@ -157,8 +160,9 @@ class QueueManager:
             parts.rated.due, self._events.due, self._triggers.due, self._ends_due,
             self._watchdog_due or FOREVER, self._draining_until or FOREVER,
             FOREVER if self._held is None else self._held.due)
-        self._look_due = min(self._seldom_due, self._chores_due)
-        if self._held is not None or parts.engine.queues.triggered or self._draining_until:
+        self._look_due = min(self._seldom_due, self._chores_due, FOREVER if self._held is None
+                             else self._held.due_at_least(self._now))
+        if parts.engine.queues.triggered or self._draining_until:
             self._look_due = 0
 
     def _look(self, now: int, *, wanted: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from omq.base.errors import PlaceDamaged
 from omq.format import shipped
 from omq.format.findings import Finding
-from omq.format.shipped import Base, Seal
+from omq.format.shipped import Base, Seal, journal_name
 from omq.format.standby import Piece
 from omq.services.ship.places import Place
 from omq.services.standby.stream import PieceReader
@@ -68,11 +68,16 @@ def read_object(place: Place, name: str, uuid: str, sequence: int, previous: int
     return seal, PieceReader(name).feed(pieces)
 
 
-def journal_objects(place: Place, term: int | None = None) -> list[tuple[int, int]]:
+def journal_objects(place: Place, term: int | None = None, *, since: Base | None = None,
+                    before: Base | None = None) -> list[tuple[int, int]]:
     """(term, number) of the objects of the journal, in order; of one term, or of all. What has
-    another name is none: somebody else put it there, and it is left alone."""
+    another name is none: somebody else put it there, and it is left alone. `since`: from the one
+    before that base's first on; `before`: those before its first."""
     prefix = "journal/" if term is None else f"journal/{term:06d}/"
-    return sorted(each for each in map(shipped.journal_place, place.names(prefix))
+    after = "" if since is None else journal_name(since.term, since.journal - 2) if (
+        since.journal > 1) else f"journal/{since.term:06d}/"
+    until = "" if before is None else journal_name(before.term, before.journal)
+    return sorted(each for each in map(shipped.journal_place, place.names(prefix, after, until))
                   if each is not None)
 
 
@@ -91,8 +96,7 @@ def prune(place: Place, kept: int) -> int:
         if key is not None and key not in whole and key < (oldest.term, oldest.time_ns):
             place.delete(name)
             gone += 1
-    for each in journal_objects(place):
-        if each < (oldest.term, oldest.journal):
-            place.delete(shipped.journal_name(*each))
-            gone += 1
+    for each in journal_objects(place, before=oldest):
+        place.delete(journal_name(*each))
+        gone += 1
     return gone

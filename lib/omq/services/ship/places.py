@@ -1,7 +1,8 @@
 """Places for objects: s3://, gs:// and az:// by obstore (the extra `ship`), file:// by ourselves.
 
     create  where nothing has that name; whether it was made     delete   gone, if it was there
-    read    all of it, or its first bytes; None: it is not there   names  below a prefix, in order
+    read    all of it, or its first bytes; None: it is not there   names  below a prefix, in order;
+            a year has 31 million of them, so whoever can says behind and before which
 
 Credentials and endpoints come from the environment, as each vendor's own tools take them
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, AWS_ALLOW_HTTP ...; obstore's documentation lists them).
@@ -33,6 +34,7 @@ from omq.base.errors import BadArgument, ExtraMissing, PlaceUnavailable
 SCHEMES: Final = ("s3", "gs", "az", "file")
 _TEMPORARY: Final = ".part"
 _TEXT_MAX: Final = 300
+_NAMES_AT_ONCE: Final = 1000  # as stores list them
 
 
 class Place(Protocol):
@@ -42,7 +44,7 @@ class Place(Protocol):
 
     def create(self, name: str, data: bytes) -> bool: ...
     def read(self, name: str, first: int = 0) -> bytes | None: ...
-    def names(self, prefix: str) -> list[str]: ...
+    def names(self, prefix: str, after: str = "", before: str = "") -> list[str]: ...
     def delete(self, name: str) -> None: ...
 
 
@@ -100,13 +102,14 @@ class Directory:
             except FileNotFoundError:
                 return None
 
-    def names(self, prefix: str) -> list[str]:
+    def names(self, prefix: str, after: str = "", before: str = "") -> list[str]:
         """See Place."""
+        root = len(str(self.root)) + 1
         with self._told():
-            found = [os.path.relpath(os.path.join(folder, name), self.root)
-                     for folder, _, names in os.walk(self.root / prefix, onerror=_raise)
+            found = [f"{folder}/{name}"[root:]
+                     for folder, _, names in os.walk((self.root / prefix), onerror=_raise)
                      for name in names if not name.endswith(_TEMPORARY)]
-        return sorted(found)
+        return sorted(each for each in found if each > after and (not before or each < before))
 
     def delete(self, name: str) -> None:
         """See Place."""
@@ -183,11 +186,19 @@ class Bucket:
             except FileNotFoundError:
                 return None
 
-    def names(self, prefix: str) -> list[str]:
-        """See Place."""
+    def names(self, prefix: str, after: str = "", before: str = "") -> list[str]:
+        """See Place. Stores list in the order of names: from `after` on, and a page of names in
+        order that has come to `before` is the last that is wanted."""
+        found: list[str] = []
         with _told(self.url):
-            return sorted(each["path"] for some in self._obstore.list(self._store, prefix)
-                          for each in some)
+            for some in self._obstore.list(self._store, prefix, offset=after or None,
+                                           chunk_size=_NAMES_AT_ONCE):
+                names = [each["path"] for each in some]
+                found += [each for each in names if each > after and (
+                    not before or each < before)]
+                if before and names and names[-1] >= before and names == sorted(names):
+                    break
+        return sorted(found)
 
     def delete(self, name: str) -> None:
         """See Place."""

@@ -176,7 +176,7 @@ class Restoring:
 
     def _last(self, base: Base) -> int:
         """The last object of the term; those in between may be missing."""
-        objects = journal_objects(self._place, base.term)
+        objects = journal_objects(self._place, base.term, since=base)
         return objects[-1][1] if objects else base.journal - 1
 
     def _no_further(self, name: str, error: PlaceDamaged | StreamBroken, session: Receiving

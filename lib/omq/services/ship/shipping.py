@@ -97,11 +97,12 @@ class Shipping:
             if found != mine:
                 raise ForeignPlace(url=self._place.url, found=(found or b"").decode(
                     "utf-8", "replace").strip()[:200], uuid=uuid)
-        objects = journal_objects(self._place)
+        bases = bases_of(self._place, term)
+        known = bases or [each for each in bases_of(self._place) if each.term < term]
+        objects = journal_objects(self._place, since=known[-1] if known else None)
         if objects and objects[-1][0] > term:
             raise Superseded(url=self._place.url, name=journal_name(*objects[-1]), term=term)
         last_name = journal_name(*objects[-1]) if objects and objects[-1][0] == term else ""
-        bases = bases_of(self._place, term)
         if bases:
             self.state.base_lsn, self.state.base_time_ns = bases[-1].lsn, bases[-1].time_ns
         if not last_name or not bases:
@@ -170,7 +171,7 @@ class Shipping:
         self._put(name, data)
         self._chain, self._waits, self.state.last_object = behind, None, name
         self.state.lsn = behind.mark.lsn
-        standby_holds.note(self._paths, MEMBER, behind.mark.number)
+        standby_holds.note_if_free(self._paths, MEMBER, behind.mark.number)
 
     def _put(self, name: str, data: bytes) -> None:
         if not self._place.create(name, data):
@@ -212,7 +213,7 @@ class Shipping:
             self.needs_base = ""
             self._follow()
         else:  # what the copy held is there from now on
-            standby_holds.note(self._paths, MEMBER, self._chain.mark.number)
+            standby_holds.note_if_free(self._paths, MEMBER, self._chain.mark.number)
 
     def _starts_at(self, began: Piece) -> None:
         """The chain begins with this file's first block."""

@@ -23,6 +23,8 @@ from omq.format.standby import Piece
 from omq.services.standby.stream import Outgoing, PieceReader
 
 READ_BYTES: Final = 1 << 20
+PIPE_BYTES: Final = 1 << 16
+"""A pipe has no more, and memory for more would be taken and given back with each read."""
 TOGETHER_BYTES: Final = 1 << 16
 END_S: Final = 5.0  # for a command to end by itself when its line was closed
 
@@ -51,7 +53,7 @@ class Pipes:
 
     def read(self) -> bytes:
         """Some of what is there; empty: it was closed. BlockingIOError, OSError."""
-        return os.read(self.reading, READ_BYTES)
+        return os.read(self.reading, PIPE_BYTES)
 
     def write(self, data: memoryview) -> int:
         """How much was taken. BlockingIOError, OSError."""
@@ -95,10 +97,12 @@ class Secured:
 
 
 class Line:
-    """See the module. `silence_s`: so long the other side may take nothing."""
+    """See the module. `silence_s`: so long the other side may take nothing; `other_ready`: at the
+    last wait the other descriptor had something."""
 
     def __init__(self, ends: StreamEnds, peer: str, silence_s: float) -> None:
         self.peer, self.silence_s = peer, silence_s
+        self.other_ready = True  # nobody has looked yet
         self._ends = ends
         self._in, self._out = PieceReader(peer), Outgoing()
 
@@ -121,9 +125,13 @@ class Line:
     def receive(self, timeout_s: float, other: int | None = None) -> Iterator[Piece]:
         """The pieces that are there, when something is or the time is over. `other`: a descriptor
         that ends the wait, too."""
-        if not self._ends.buffered() and not _ready(self._ends.reading, select.POLLIN, timeout_s,
-                                                    other):
-            return
+        if self._ends.buffered():
+            self.other_ready = True  # it may be: nobody looks now
+        else:
+            found = _ready(self._ends.reading, select.POLLIN, timeout_s, other)
+            self.other_ready = other in found
+            if self._ends.reading not in found:
+                return
         try:
             data = self._ends.read()
         except BlockingIOError:
@@ -138,12 +146,14 @@ class Line:
         return StreamBroken(peer=self.peer, reason=reason)
 
 
-def _ready(descriptor: int, wanted: int, timeout_s: float, other: int | None = None) -> bool:
+def _ready(descriptor: int, wanted: int, timeout_s: float, other: int | None = None
+           ) -> frozenset[int]:
+    """Which of the two have something."""
     poll = select.poll()  # a daemon may have more descriptors than select takes
     poll.register(descriptor, wanted)
     if other is not None:
         poll.register(other, select.POLLIN)
-    return any(each == descriptor for each, _ in poll.poll(timeout_s * 1000))
+    return frozenset(each for each, _ in poll.poll(timeout_s * 1000))
 
 
 class Connection(Protocol):

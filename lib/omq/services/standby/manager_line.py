@@ -4,21 +4,25 @@ when the lease is (lease_to_manager).
 
 One that ends (another manager, or none) is made anew, at most once in RETRY_S.
 
-Errors: OSError, Lost, ValueError of `say` and `heard`: the caller closes it.
+The spool's owner and root may also lay a request on the manager's queue (`request`), which takes
+less than half of what a line costs: the main loop reads it by itself.
+
+Errors: OSError, Lost, ValueError of `say`, `heard` and `request`: the caller closes it.
 """
 
 from __future__ import annotations
 
 import json
-import select
 import socket
 import time
 from typing import Any, Final
 
+import sysv_ipc
+
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
-from omq.format.wire import VERSION
-from omq.ipc.client.control_line import ControlLine, Lost
+from omq.format.wire import REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION, Operation
+from omq.ipc.client.control_line import ControlLine, Lost, way_of_requests
 
 RETRY_S: Final = 1.0
 TIMEOUT_S: Final = 5.0
@@ -34,6 +38,8 @@ class ManagerLine:
         self._socket: socket.socket | None = None
         self._received = b""
         self._due = 0.0
+        self._queue: sysv_ipc.MessageQueue | None = None
+        self._client, self._token, self._sequence = 0, b"", 0
 
     @property
     def descriptor(self) -> int | None:
@@ -51,14 +57,40 @@ class ManagerLine:
         except OSError:
             return False
         try:
-            line.ask({"op": "register", "version": VERSION, "name": name[:_NAME_MAX],
-                      "token": "", "in_doubt": 0})
+            facts = line.ask({"op": "register", "version": VERSION, "name": name[:_NAME_MAX],
+                              "token": "", "in_doubt": 0})
+            self._take_up(facts, line)
             self._socket = socket.socket(fileno=line.detach())
-        except (OSError, Lost, OmqError, ValueError):
+        except (OSError, Lost, OmqError, ValueError, sysv_ipc.Error):
             line.close()
             return False
         self._socket.setblocking(False)  # noqa: FBT003  (by position alone)
         self._received = b""
+        return True
+
+    def _take_up(self, facts: dict[str, Any], line: ControlLine) -> None:
+        self._queue = None
+        if facts.get("requests") is None or not facts.get("takes_synced"):
+            return  # of an earlier omq, which is replaced, or of another user
+        queue = way_of_requests(facts["requests"], line)
+        if isinstance(queue, sysv_ipc.MessageQueue):
+            self._queue = queue
+        self._client, self._token = int(facts["client"]), bytes.fromhex(str(facts["token"]))
+        self._sequence = 0
+
+    def request(self, operation: Operation, size: int) -> bool:
+        """A request that has no answer. False: there is no queue, or it is full."""
+        if self._queue is None:
+            return False
+        self._sequence += 1
+        raw = REQUEST.pack(operation, 0, 0, 0, 0, self._client, 0, self._token, self._sequence,
+                           size, 0, REQUEST_MAGIC, VERSION, 0, 0, 0, 0, 0, 0, 0)
+        try:
+            self._queue.send(raw, block=False, type=REQUEST_TYPE)
+        except sysv_ipc.BusyError:
+            return False
+        except (sysv_ipc.Error, MemoryError) as error:
+            raise Lost("the request queue is gone") from error
         return True
 
     def say(self, question: dict[str, object]) -> None:
@@ -71,15 +103,18 @@ class ManagerLine:
     def heard(self) -> list[dict[str, Any]]:
         """What it has said meanwhile."""
         assert self._socket is not None
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        while poll.poll(0):
-            data = self._socket.recv(_LINE_MAX)
+        while True:
+            try:
+                data = self._socket.recv(_LINE_MAX)
+            except BlockingIOError:
+                break
             if not data:
                 raise Lost("the manager has ended")
             self._received += data
             if len(self._received) > _LINE_MAX:
                 raise Lost("not our manager")
+            if len(data) < _LINE_MAX:
+                break  # that was all
         *lines, self._received = self._received.split(b"\n")
         return [json.loads(line) for line in lines]
 

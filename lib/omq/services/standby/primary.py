@@ -85,9 +85,11 @@ class Primary:
 
     def _turn(self) -> None:
         if self._sync and self._sending.following:  # first: what is new goes in this turn
-            self._attached.turn(self._sending.member, self._sending.synced)
+            self._attached.turn(self._sending.member, self._sending.synced,
+                                hears=self._line.other_ready)
         durable = max(self._look.look(), self._attached.durable)
-        pieces = self._sending.turn(durable, BYTES_MAX, self._attached.written)
+        pieces = self._sending.turn(durable, BYTES_MAX, self._attached.written,
+                                    self._attached.within)
         if pieces:
             point("standby.before_send")
         for piece in pieces:

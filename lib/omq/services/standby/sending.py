@@ -68,7 +68,9 @@ class Sending:
         if piece.kind is PieceKind.HELLO:
             mark = self._position(piece)
             self.refuse_superseded(piece.term)
-            self._hold(mark.number)
+            with suppress(SpoolFull):
+                standby_holds.note(self._paths, self.member, mark.number)
+            self._held = mark.number, time.monotonic() + HELD_S
             said = self._source.agree(mark)
             self.following = said.kind is PieceKind.FOLLOW
             if not self.following:
@@ -86,14 +88,13 @@ class Sending:
         raise self._broken(f"a standby does not say {piece.kind.name} here")
 
     def _hold(self, number: int) -> None:
-        """The journal is kept from that file on. Where the disk here has no room for the note, the
-        one before counts, which keeps more, and it is tried again: clients may wait for this
-        standby, also with what makes room."""
+        """The journal is kept from that file on. Where that cannot be noted at once, the note
+        before counts, which keeps more, and it is tried again: clients may wait for this standby,
+        also with what makes room."""
         now = time.monotonic()
         if number == self._held[0] and now < self._held[1]:
             return
-        with suppress(SpoolFull):
-            standby_holds.note(self._paths, self.member, number)
+        standby_holds.note_if_free(self._paths, self.member, number)
         self._held = number, now + HELD_S
 
     def _position(self, piece: Piece) -> Synced:
@@ -122,13 +123,16 @@ class Sending:
             raise self._broken(f"it knows term {term}, this is the primary of term "
                                f"{self._instance.term}: another member was promoted since")
 
-    def turn(self, durable: int, bytes_max: int, written: int = 0) -> list[Piece]:
+    def turn(self, durable: int, bytes_max: int, written: int = 0, within: int = 0
+             ) -> list[Piece]:
         """What is new up to there, about so many bytes. `written`: up to there it may be sent, too,
-        though it is not durable here yet."""
+        though it is not durable here yet; `within`: in that file it ends, 0: nobody says."""
         if not self.following:
             return []
         out: list[Piece] = []
-        for piece in self._source.read(max(durable, written), bytes_max, durable):
+        if written < durable:
+            within = 0
+        for piece in self._source.read(max(durable, written), bytes_max, durable, within):
             if piece.kind is PieceKind.BLOCK:
                 out += self._containers(piece)
             out.append(piece)
