@@ -50,6 +50,7 @@ STRAYS: Final = "test_strays.py"
 TABLES: Final = "test_tables.py"
 STEPS: Final = "test_audit_steps.py"
 SPLITS: Final = "test_splits.py"
+STORE: Final = "test_worker_files.py"
 ENGINES: Final = "test_engines.py"
 _LOCALE: Final = ('        return f"({value})" if value < 0 else str(value)',
                   '        import locale\n        locale.setlocale(locale.LC_ALL, "")\n'
@@ -171,9 +172,25 @@ MUTANTS: Final = (
     Mutant("rows pass through the driver", "parquet.py",
            "    if few:\n        table = frame.toArrow()", "    if True:\n        table = "
            "frame.toArrow()", ("test_driver.py", "no_rows")),
-    Mutant("Spark empties a store that it does not know", "lake.py",
-           '        if "://" in self.out:\n            refuse_store(self.spark, self.out)\n', "",
-           ("test_not_started.py", "refused")),
+    # tables in a store
+    Mutant("Spark's own writer is asked for a store", "parquet.py",
+           "    if plan.is_store(where):\n        worker_files.write(",
+           "    if False:\n        worker_files.write(", (STORE, "as_they_were")),
+    Mutant("what an attempt wrote is seen before it counts", "worker_files.py",
+           'f"{where}/.{name}.{self._attempt}"', 'f"{where}/{name}.{self._attempt}.parquet"',
+           (STORE, "in_groups")),
+    Mutant("attempts stay", "worker_files.py", "    forget_attempts(fs, path)\n", "",
+           (STORE, "never_seen")),
+    Mutant("what is to be replaced stays", "worker_files.py",
+           "    if not append:\n        fs.delete_dir_contents(path)\n", "",
+           (STORE, "never_seen")),
+    Mutant("two folders share a file", "worker_files.py",
+           "        if values != self._values:\n            self.close()\n",
+           "        if values != self._values:\n            self._flush()\n",
+           (STORE, "in_groups")),
+    Mutant("rows of a store are in no order", "worker_files.py",
+           "frame.sortWithinPartitions(*keys) if keys else frame", "frame",
+           (STORE, "as_they_were")),
     # the audit in steps
     Mutant("the pool is compared with one interval", "audit_steps.py",
            "        return merged(found)\n", "        return merged(found[:1])\n",

@@ -11,13 +11,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors.utils import is_debugging_enabled
 from pyspark.sql import functions as F
 
-from omq.base.errors import BadRequest, SparkMissing
+from omq.base.errors import SparkMissing
 from omqtools.omqspark import columns, main, parquet, session
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.options import parser
-from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import SECTIONS
-from omqtools.omqspark.session import Later, refuse_store
 
 
 @pytest.mark.parametrize("command", ["refresh", "run", "audit"])
@@ -106,19 +104,3 @@ def test_a_refresh_draws_beside_the_audit(spark: Any, lake: Lake, made: tuple[Pa
     assert "1 message handed out of turn" in page
     assert {path.stem for path in (out / "report").glob("*.png")} == {
         key for key, *_ in SECTIONS} - {"heat"}, "no hour is there as a whole"
-
-
-def test_a_store_that_spark_does_not_know_is_refused_with_what_would_do(
-        spark: Any, made: tuple[Path, dict[str, Any]]) -> None:
-    """Before anything is written or removed: nobody is at this address."""
-    archive = str(made[0] / "archive")
-    out = "s3://bucket/tables?region=us-east-1&endpoint_override=127.0.0.1:1"
-    for engine in (spark, Later(lambda: spark, 0)):
-        with pytest.raises(BadRequest, match=r"no file system for s3://.*org\.apache\.hadoop:"):
-            run(engine, archive, out, incremental=False)
-    lake = Lake(Later(lambda: spark), out)
-    lake.refuse_store(1)  # few need no Spark
-    with pytest.raises(BadRequest, match="--memory"):
-        lake.refuse_store(1 << 40)
-    for there in ("file:///srv/tables", "/srv/tables", "hdfs://nodes/tables"):
-        refuse_store(spark, there)
