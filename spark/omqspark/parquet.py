@@ -41,9 +41,9 @@ from omqtools.omqspark import columns, encodings, plan, worker_files
 from omqtools.omqspark.engine import is_columnar
 from omqtools.omqspark.worker_files import NO_VALUE, fitted, folder, split
 
-FEW_BYTES: Final = 4 * 1024 * 1024
-"""Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
-or the sketches of 100 queues and hours."""
+FEW_BYTES: Final = 1024 * 1024
+"""Of files that the driver reads itself: some 100,000 events (at 7 to 12 bytes), 30 MB of its heap
+for as long as a plan names them; or the sketches of 25 queues and hours."""
 JOINED_ROWS: Final = 250_000
 """Of small files that become one row group: some 50 MB."""
 _TYPES: Final[dict[str, DataType]] = {
@@ -60,11 +60,13 @@ def schema_of(table: str) -> StructType:
 
 
 def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = None,
-         base: str = "") -> DataFrame:
+         base: str = "", *, many: bool = False) -> DataFrame:
     """The rows of the files below some folders. Without a schema that of the first file; the
-    columns of the paths behind `base` (else: behind each folder) come last."""
+    columns of the paths behind `base` (else: behind each folder) come last. `many`: they are not
+    the driver's, whatever their size."""
     found = [(path, info) for path in paths for info in files_of(path)]
-    few, store = _few(info for _, info in found), bool(paths) and plan.is_store(paths[0])
+    few = not many and _few(info for _, info in found)
+    store = bool(paths) and plan.is_store(paths[0])
     if not (few or store) or not (found or schema):
         reader = spark.read.schema(schema) if schema else spark.read
         return (reader.option("basePath", base) if base else reader).parquet(*paths)
@@ -235,7 +237,7 @@ def saved(frame: DataFrame, where: str, apart: Sequence[str], *, few: bool) -> D
     if table is not None:
         return local(frame.sparkSession, table, frame.schema)
     if plan.is_store(where):
-        return load(frame.sparkSession, [where], frame.schema)
+        return load(frame.sparkSession, [where], frame.schema, many=True)
     # With the schema that is known: asking the files is a job of its own, and there is none where
     # there were no rows.
     return frame.sparkSession.read.schema(frame.schema).parquet(where)

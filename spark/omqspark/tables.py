@@ -13,7 +13,7 @@ versions of tables.json: they are of one batch.
 In the middle of a crash: manifest.py says what counts and is renamed first. What is committed here
 follows from it, and each run begins by doing that again (`commit` is the same done twice), so the
 tables are behind for as long as nobody runs, never wrong. A second run at the same time ends with
-OutBusy where OUT is a local path; elsewhere the later of two commits of one version fails.
+OutBusy, in an object store with OutHeld.
 
 Files that no version of the last `keep_days` names are removed by `vacuum`; until then
 `DeltaTable(path, version=...)` shows the tables as they were.

@@ -601,6 +601,22 @@ class OutBusy(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class OutHeld(OmqError):
+    """process {pid} on host {host} has been changing the tables of {path} since {since}; if it has \
+ended without removing its lock, remove the object {lock} and run again"""
+
+    status = 318
+    exit_code = Exit.TEMPORARY
+
+
+class StoreRefuses(OmqError):
+    """the object store of {path} refuses: {reason}; check its address and keys in the environment, \
+then run again: the tables are those of before"""
+
+    status = 319
+    exit_code = Exit.IO
+
+
 class NoArchive(OmqError):
     """{path} contains no archive files (NNNNNNNNNN.oma); omq-archive creates them in archive/ of \
 a spool"""
