@@ -51,6 +51,7 @@ TABLES: Final = "test_tables.py"
 STEPS: Final = "test_audit_steps.py"
 SPLITS: Final = "test_splits.py"
 STORE: Final = "test_worker_files.py"
+FAULTS: Final = "test_store_faults.py"
 ENGINES: Final = "test_engines.py"
 _LOCALE: Final = ('        return f"({value})" if value < 0 else str(value)',
                   '        import locale\n        locale.setlocale(locale.LC_ALL, "")\n'
@@ -191,6 +192,21 @@ MUTANTS: Final = (
     Mutant("rows of a store are in no order", "worker_files.py",
            "frame.sortWithinPartitions(*keys) if keys else frame", "frame",
            (STORE, "as_they_were")),
+    Mutant("what executors wrote comes back through the driver", "parquet.py",
+           "frame.schema, many=True)", "frame.schema)", (STORE, "by_the_driver")),
+    Mutant("who is at work loses its lock", "store_lock.py", "    if not _is_dead(whose):",
+           "    if False:", (FAULTS, "runs_is_refused")),
+    Mutant("a lock of another host is taken for dead", "store_lock.py",
+           '(whose.get("boot"), whose.get("namespace")) == here', "here",
+           (FAULTS, "nobody_here_can_know")),
+    Mutant("two take over one lock", "store_lock.py", 'mode={"e_tag": meta["e_tag"]}',
+           'mode="overwrite"', (FAULTS, "taken_over_by_one")),
+    Mutant("the lock of another is removed", "store_lock.py",
+           "            if _read(obstore, store)[0] == mine:", "            if True:",
+           (FAULTS, "leaves_that_of_another")),
+    Mutant("a store is not locked", "out_directory.py",
+           "            with store_lock.held(self.out):\n                yield\n",
+           "            yield\n", (FAULTS, "runs_is_refused")),
     # the audit in steps
     Mutant("the pool is compared with one interval", "audit_steps.py",
            "        return merged(found)\n", "        return merged(found[:1])\n",

@@ -64,6 +64,15 @@ def test_who_knows_the_tables_reads_them(spark: Any, lake: Lake, monkeypatch: py
     assert not by_workers.exceptAll(by_spark).count()
 
 
+def test_what_executors_have_written_is_not_read_by_the_driver(
+        spark: Any, in_store: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small its files are: plans of a batch name all of them, and its heap holds each."""
+    monkeypatch.setattr(parquet, "FEW_BYTES", 1 << 40)
+    monkeypatch.setattr(parquet, "_read", lambda *_: pytest.fail("the driver reads"))
+    saved = parquet.saved(spark.createDataFrame(ROWS), str(tmp_path), ["day"], few=False)
+    assert saved.count() == len(ROWS)
+
+
 def test_files_are_apart_and_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the columns of their path, of which one has no value; a group has no more than it may."""
     monkeypatch.setattr(worker_files, "GROUP_ROWS", 2)
