@@ -1,7 +1,6 @@
 """Archive and tables in an object store, with a real S3 server: the tables are those of a
 directory, also batch by batch; so is the verdict, and the report is there. Executors of Spark read
-an archive from there in test_cluster.py; tables in it need a jar that no package index has, so
-without it they are refused (test_not_started.py)."""
+and write there in test_cluster.py; a store that refuses: test_store_faults.py."""
 
 from __future__ import annotations
 
@@ -39,7 +38,6 @@ Store = tuple[Any, str, str]
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     with test_ship.served_bucket(monkeypatch) as url:
-        monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")  # of delta-rs: one run at a time
         fs, path = plan.filesystem(f"{url}/archive")
         yield fs, path, f"{url}/tables"
 
@@ -57,10 +55,8 @@ def test_tables_of_an_object_store_are_those_of_a_directory(
         for each in part:
             with fs.open_output_stream(f"{path}/{each.name}") as stream:
                 stream.write(each.read_bytes())
-        run(Later(no_session), archive, out, incremental=True, files_per_batch=9)
-    pafs.copy_files(plan.filesystem(out)[1], str(tmp_path / "copy"), source_filesystem=fs,
-                    destination_filesystem=pafs.LocalFileSystem())
-    assert told(tmp_path / "copy") == told(local)
+        assert main(["run", "--incremental", "--archive", archive, "--out", out]) == Exit.OK
+    assert told(out) == told(local), "read from where they lie"
     verdicts = [audit(lake, str(where), pool=made) for lake, where in (
         (Lake(Later(no_session), local), made / "archive"), (Lake(Later(no_session), out), archive),
         (Lake(Later(no_session, 1), out), archive))]  # the last in steps

@@ -17,6 +17,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 
 from omqtools.omqspark import parquet, plan, tables, worker_files
 from omqtools.omqspark.lake import Lake
+from omqtools.omqspark.state import biography, state_at
 
 ROWS = pa.table({
     "day": pa.array([datetime.date(2026, 1, 1)] * 4 + [datetime.date(2026, 1, 2)] * 3 + [None] * 2),
@@ -71,6 +72,18 @@ def test_what_executors_have_written_is_not_read_by_the_driver(
     monkeypatch.setattr(parquet, "_read", lambda *_: pytest.fail("the driver reads"))
     saved = parquet.saved(spark.createDataFrame(ROWS), str(tmp_path), ["day"], few=False)
     assert saved.count() == len(ROWS)
+
+
+def test_the_past_is_read_there(spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was on the queues, and what became of messages."""
+    def seen() -> list[list[Any]]:
+        return [sorted(map(str, frame.collect())) for frame in (
+            state_at(lake, lsn=5000), biography(lake, "failed > 0"))]
+
+    monkeypatch.setattr(parquet, "FEW_BYTES", -1)
+    by_spark = seen()
+    monkeypatch.setattr(plan, "is_store", lambda _: True)
+    assert seen() == by_spark and all(by_spark)
 
 
 def test_files_are_apart_and_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
