@@ -38,6 +38,11 @@ class Lake(Out):
             return own
         return self.engine.spark if isinstance(self.engine, Later) else self.engine
 
+    def look_back(self) -> None:
+        """Size the session for all that counts. NoTables, before there is a session."""
+        frames = self.frames()
+        sized(self.spark, frames)
+
     @contextmanager
     def told_by(self, frames: int) -> Iterator[None]:
         """So many frames are looked at meanwhile: the engine and its plans are of that size."""

@@ -2,7 +2,7 @@
 
 What counts is said by the manifest alone. Directories of batches that it does not name are left by
 a run that was killed, or are void; nobody reads them, and the next publication removes them.
-Errors: BadRequest, NoArchive, OutBusy, OutHeld.
+Errors: BadRequest, NoTables, OutBusy, OutHeld.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow.fs as pafs
 from pyspark.sql.types import StructType
 
-from omq.base.errors import BadRequest, NoArchive, OutBusy
+from omq.base.errors import BadRequest, NoTables, OutBusy
 from omqtools.omqspark import plan, store_lock
 from omqtools.omqspark.answer_tables import ALWAYS, Index
 from omqtools.omqspark.gold import ANSWERS as _ANSWERS
@@ -85,10 +85,10 @@ class Out:
         return self.manifest().current
 
     def known(self) -> Manifest:
-        """What counts; NoArchive before the first run."""
+        """What counts; NoTables before the first run."""
         found = self.manifest()
         if found.current < 0:
-            raise NoArchive(path=self.out)
+            raise NoTables(path=self.out)
         return found
 
     def frames(self) -> int:

@@ -10,7 +10,7 @@ has its lock still.
 
 In the middle of a crash: the object stays. A run on the same host takes it over; elsewhere OutHeld
 says whose it is and how it is removed.
-Errors: OutHeld; StoreRefuses; ExtraMissing.
+Errors: OutHeld; SparkFailed, what the store says; ExtraMissing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from omq.base import clock
-from omq.base.errors import ExtraMissing, OutHeld, StoreRefuses
+from omq.base.errors import ExtraMissing, OutHeld, SparkFailed
 
 NAME: Final = ".lock"
 _PIDS: Final = "/proc/self/ns/pid"
@@ -120,6 +120,6 @@ def _is_dead(whose: dict[str, Any]) -> bool:
         and clock.process_start_ticks(pid) != whose.get("started")
 
 
-def _refuses(out: str, error: Exception) -> StoreRefuses:
+def _refuses(out: str, error: Exception) -> SparkFailed:
     line = " ".join(str(error).partition("Debug source:")[0].split())
-    return StoreRefuses(path=out, reason=line[:_TEXT_MAX])
+    return SparkFailed(reason=f"{out}: {line[:_TEXT_MAX]}")

@@ -17,7 +17,7 @@ OutBusy, in an object store with OutHeld.
 
 Files that no version of the last `keep_days` names are removed by `vacuum`; until then
 `DeltaTable(path, version=...)` shows the tables as they were.
-Errors: BadRequest (another kind of table; unknown name), NoArchive.
+Errors: BadRequest (another kind of table; unknown name), NoTables.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
-from omq.base.errors import BadRequest, NoArchive
+from omq.base.errors import BadRequest, NoTables
 from omqtools.omqspark import parquet, plan, worker_files
 from omqtools.omqspark.answer_tables import ALWAYS, Index
 from omqtools.omqspark.derived import whole
@@ -187,11 +187,11 @@ def _written(lake: Out, name: str, batch: int) -> Iterator[Written]:
 
 
 def versions(lake: Out) -> dict[str, Any]:
-    """What tables.json says. NoArchive: no run has published tables there; BadRequest: they have
+    """What tables.json says. NoTables: no run has published tables there; BadRequest: they have
     the columns of another omq-spark."""
     data = lake.get(VERSIONS)
     if data is None:
-        raise NoArchive(path=lake.out)
+        raise NoTables(path=lake.out)
     found: dict[str, Any] = json.loads(data)
     if found.get("schema") != SCHEMA_VERSION:
         raise of_another(lake.out, int(found.get("schema", 0)), SCHEMA_VERSION)

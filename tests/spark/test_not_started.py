@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors.utils import is_debugging_enabled
 from pyspark.sql import functions as F
 
-from omq.base.errors import SparkMissing
+from omq.base.errors import NoTables, SparkMissing
 from omqtools.omqspark import columns, main, parquet, session
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.options import parser
@@ -34,6 +34,19 @@ def test_the_command_looks_for_no_sources(
         main.main([command, "--archive", str(made[0] / "archive"), "--spark-from", "0", "--out",
                    lake.out if command == "audit" else str(tmp_path / "tables")])
     assert asked["source"] is False
+
+
+@pytest.mark.parametrize("words", [
+    ["report"], ["compact"], ["tables"], ["audit", "--archive", "nowhere"], ["state", "--at", "5"],
+    ["biography", "--qpool", "3"], ["whatif", "--readers", "A=1"], ["advise", "--wait-s", "2"]])
+def test_who_has_no_tables_yet_is_told_what_makes_them(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]) -> None:
+    """Before there is a session, and without anything made there."""
+    monkeypatch.setattr(session, "session", lambda *_, **__: pytest.fail("a session"))
+    out = tmp_path / "out"
+    with pytest.raises(NoTables, match=f"run --archive DIR --out {out}'"):
+        main.main([*words, "--out", str(out)])
+    assert not out.exists()
 
 
 def test_a_call_of_a_frame_does_not_note_where_it_stands(spark: Any) -> None:

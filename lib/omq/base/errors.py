@@ -609,20 +609,18 @@ ended without removing its lock, remove the object {lock} and run again"""
     exit_code = Exit.TEMPORARY
 
 
-class StoreRefuses(OmqError):
-    """the object store of {path} refuses: {reason}; check its address and keys in the environment, \
-then run again: the tables are those of before"""
-
-    status = 319
-    exit_code = Exit.IO
-
-
 class NoArchive(OmqError):
     """{path} contains no archive files (NNNNNNNNNN.oma); omq-archive creates them in archive/ of \
 a spool"""
 
     status = 90
     exit_code = Exit.NO_INPUT
+
+
+class NoTables(NoArchive):
+    """there are no tables in {path} yet; 'omq-spark run --archive DIR --out {path}' makes them"""
+
+    status = 319
 
 
 class MixedArchives(OmqError):
