@@ -173,6 +173,8 @@ MUTANTS: Final = (
     Mutant("rows pass through the driver", "parquet.py",
            "    if few:\n        table = frame.toArrow()", "    if True:\n        table = "
            "frame.toArrow()", ("test_driver.py", "no_rows")),
+    Mutant("commits say a row too many", "tables.py", '{"numRecords": each.rows}',
+           '{"numRecords": each.rows + 1}', ("test_object_store.py", "shipped")),
     # tables in a store
     Mutant("Spark's own writer is asked for a store", "parquet.py",
            "    if plan.is_store(where):\n        worker_files.write(",

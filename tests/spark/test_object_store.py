@@ -21,7 +21,7 @@ from omq.storage.archive import cut, write
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild_without_bodies
 from omq.storage.files import open_file
 from omq.storage.journal_scan import FileScan
-from omqtools.omqspark import plan
+from omqtools.omqspark import plan, tables
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.main import main
@@ -101,8 +101,10 @@ def pieces_of(archive: Path, kept: Path) -> Iterator[Piece]:
 
 
 def test_tables_of_what_was_shipped_are_those_of_the_archive(
-        tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    """By `omqrecover archive`, in two runs, out of many small objects."""
+        tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """By `omqrecover archive`, in two runs, out of many small objects. How many rows there are is
+    known from what the commits say."""
     made, truth = generated(tmp_path_factory, 300, file_frames=500, stories=1)
     place, uuid = test_ship_archive.Memory(), bytes.fromhex(truth["uuid"])
     place.create(shipped.IDENTITY, json.dumps({"format": 1, "uuid": truth["uuid"]}).encode())
@@ -122,3 +124,8 @@ def test_tables_of_what_was_shipped_are_those_of_the_archive(
     assert len(list(folder.glob("*.oma"))) == truth["files"] > 2
     run(Later(no_session), str(kept), local, incremental=False)
     assert told(out) == told(local)
+    assert main(["tables", "--out", out]) == Exit.OK
+    rows = {one["table"]: one["rows"] for one in map(json.loads,
+                                                     capsys.readouterr().out.splitlines())}
+    counted = told(out)
+    assert rows == {name: counted[name][0][0] for name in tables.PUBLISHED}
