@@ -24,13 +24,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from omqtools.omqspark import columns, decode, encodings, plan
 from omqtools.omqspark.engine import is_columnar
 from omqtools.omqspark.source_read import Task, Work
+from omqtools.omqspark.worker_files import forget_attempts
 
 GROUP_ROWS: Final = 256 * 1024
 """Rows of a row group: about 60 MB of memory for each day that a task has open."""
@@ -196,7 +196,7 @@ def write(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: str, n
     else:
         done = _on_workers(spark, work, tasks, bronze, names)
     for where in (bronze, names):
-        _forget_attempts(*plan.filesystem(where))
+        forget_attempts(*plan.filesystem(where))
     more: Counter[str] = Counter()
     for each in done:
         more.update(each.more)
@@ -212,10 +212,3 @@ def _on_workers(spark: SparkSession, work: Work, tasks: Sequence[Task], bronze: 
     numbered = spark.sparkContext.parallelize(list(enumerate(tasks)), len(tasks))
     return list(numbered.map(
         lambda one: write_task(work, one[1], one[0], bronze, names)).collect())
-
-
-def _forget_attempts(fs: Any, path: str) -> None:
-    """Remove what tasks left that were cut and tried again."""
-    for info in fs.get_file_info(pafs.FileSelector(path, recursive=True)):
-        if info.base_name.startswith(".part-"):
-            fs.delete_file(info.path)

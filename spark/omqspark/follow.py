@@ -25,7 +25,7 @@ from threading import Event
 from types import FrameType
 from typing import Any, Final
 
-from omq.base.errors import NoArchive, OutBusy
+from omq.base.errors import NoArchive, OutBusy, OutHeld
 from omq.format.archive import ArchiveHeader
 from omqtools.omqspark import archive_holds, plan
 from omqtools.omqspark.job import unknown
@@ -93,7 +93,7 @@ class Following:
         if new:
             try:
                 self._batch()
-            except OutBusy as error:
+            except (OutBusy, OutHeld) as error:
                 say(f"{error}: the next round tries again")
                 return True
             self.batches += 1

@@ -15,7 +15,7 @@ from omqtools.omqspark.engine import F, columnar
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out_directory import LIVES, Out
 from omqtools.omqspark.readable_columns import at
-from omqtools.omqspark.session import Later, refuse_store, sized
+from omqtools.omqspark.session import Later, sized
 
 EVENTS_OF: Final = {"bronze": "events", "names": "dict"}  # which columns they have
 
@@ -29,27 +29,19 @@ class Lake(Out):
         super().__init__(out)
         self.engine, self.few = engine, False
         self._own: Any = None
-        self._known_to_spark = False
 
     @property
     def spark(self) -> SparkSession:
-        """What reads and writes: in `told_by` what that has chosen, else Spark, which must know the
-        store that OUT is in (BadRequest)."""
+        """What reads and writes: in `told_by` what that has chosen, else Spark."""
         if self._own is not None:
             own: SparkSession = self._own
             return own
-        found = self.engine.spark if isinstance(self.engine, Later) else self.engine
-        if not self._known_to_spark:
-            refuse_store(found, self.out)
-            self._known_to_spark = True
-        return found
+        return self.engine.spark if isinstance(self.engine, Later) else self.engine
 
-    def refuse_store(self, frames: int) -> None:
-        """BadRequest where a batch of so many needs Spark, which does not know the store of OUT."""
-        if isinstance(self.engine, Later) and self.engine.is_few(frames):
-            return
-        if "://" in self.out:
-            refuse_store(self.spark, self.out)
+    def look_back(self) -> None:
+        """Size the session for all that counts. NoTables, before there is a session."""
+        frames = self.frames()
+        sized(self.spark, frames)
 
     @contextmanager
     def told_by(self, frames: int) -> Iterator[None]:

@@ -141,10 +141,9 @@ def _audit(lake: Lake, options: argparse.Namespace) -> int:
 
 def _state(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.report_tables import queue_names
-    from omqtools.omqspark.session import sized
     from omqtools.omqspark.state import state_at
 
-    sized(lake.spark, lake.frames())
+    lake.look_back()
     lsn, time_ns = at_instant(options.at)
     names = queue_names(lake)
     for row in state_at(lake, lsn=lsn, time_ns=time_ns).toLocalIterator():
@@ -156,10 +155,9 @@ def _state(lake: Lake, options: argparse.Namespace) -> int:
 
 def _biography(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.report_tables import queue_names
-    from omqtools.omqspark.session import sized
     from omqtools.omqspark.state import biography, told
 
-    sized(lake.spark, lake.frames())
+    lake.look_back()
     condition = f"qpool = {options.qpool}" if options.qpool is not None else options.where
     if not condition:
         raise BadRequest(reason="name a message by --qpool, or some by --where CONDITION")
@@ -183,6 +181,7 @@ def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) 
     from omqtools.omqspark.out_directory import AUDIT
     from omqtools.omqspark.report import make
 
+    lake.known()  # before anything is made there
     data = lake.get(AUDIT)
     verdict = None if data is None else json.loads(data)
     directory, path = plan.filesystem(lake.path("report"))
@@ -196,6 +195,7 @@ def _report(lake: Out, options: argparse.Namespace, ready: Drawn | None = None) 
 def _compact(lake: Out, options: argparse.Namespace) -> int:
     from omqtools.omqspark.compact import compact
 
+    lake.known()
     with lake.alone():
         line(compact(lake, options.keep_days))
     return Exit.OK

@@ -21,9 +21,10 @@ import json
 from typing import Final
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
 
 from omq.base.errors import BadRequest
-from omqtools.omqspark import columns
+from omqtools.omqspark import parquet
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.manifest import VERSION, FileRecord, Manifest
 from omqtools.omqspark.out_directory import CURRENT
@@ -44,8 +45,8 @@ def upgraded(lake: Lake) -> Manifest:
         return known
     if "version" in found or "file" not in found:
         return Manifest.decode(data, lake.out)
-    events = lake.spark.read.schema(columns.ddl("events")).option(
-        "basePath", lake.path("bronze")).parquet(lake.path("bronze")).where(
+    events = parquet.load(lake.spark, [lake.path("bronze")], parquet.schema_of("events").add(
+        "batch", IntegerType())).where(
         (F.col("batch") <= found["batch"]) & (F.col("file") >= 0))
     rows = events.groupBy("batch", "file").agg(
         F.max("epoch").alias("epoch"), F.min("lsn").alias("first"), F.max("lsn").alias("last"),

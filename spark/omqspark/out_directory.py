@@ -2,7 +2,7 @@
 
 What counts is said by the manifest alone. Directories of batches that it does not name are left by
 a run that was killed, or are void; nobody reads them, and the next publication removes them.
-Errors: BadRequest, NoArchive, OutBusy.
+Errors: BadRequest, NoTables, OutBusy, OutHeld.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final
 import pyarrow.fs as pafs
 from pyspark.sql.types import StructType
 
-from omq.base.errors import BadRequest, NoArchive, OutBusy
-from omqtools.omqspark import plan
+from omq.base.errors import BadRequest, NoTables, OutBusy
+from omqtools.omqspark import plan, store_lock
 from omqtools.omqspark.answer_tables import ALWAYS, Index
 from omqtools.omqspark.gold import ANSWERS as _ANSWERS
 from omqtools.omqspark.manifest import Manifest
@@ -40,7 +40,7 @@ VERSIONS: Final = "tables.json"
 AUDITED: Final = "audited.json"
 AUDIT: Final = "audit.json"
 FILES: Final = (CURRENT, VERSIONS, AUDITED, AUDIT)
-LOCK: Final = ".lock"
+LOCK: Final = store_lock.NAME
 SNAPSHOTS_KEPT: Final = 24
 """Batches whose state at their end is kept, for a file that comes late: a day of hourly runs."""
 
@@ -85,10 +85,10 @@ class Out:
         return self.manifest().current
 
     def known(self) -> Manifest:
-        """What counts; NoArchive before the first run."""
+        """What counts; NoTables before the first run."""
         found = self.manifest()
         if found.current < 0:
-            raise NoArchive(path=self.out)
+            raise NoTables(path=self.out)
         return found
 
     def frames(self) -> int:
@@ -135,10 +135,11 @@ class Out:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else changes OUT meanwhile: OutBusy. Only a local path can be locked."""
+        """Nobody else changes OUT meanwhile: OutBusy; in an object store OutHeld."""
         fs, where = plan.filesystem(self.out)
         if not isinstance(fs, pafs.LocalFileSystem):
-            yield
+            with store_lock.held(self.out):
+                yield
             return
         Path(where).mkdir(parents=True, exist_ok=True)
         with (Path(where) / LOCK).open("w", encoding="ascii") as lock:

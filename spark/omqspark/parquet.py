@@ -1,4 +1,5 @@
 """Parquet files of OUT in and out: by Spark where there are many rows, by the driver where few.
+Many rows in an object store go through Spark's Python workers (worker_files.py).
 
 Few rows are read and written by Arrow in the driver, and are one partition for Spark: its own
 readers and writers, its shuffles and its adaptive execution cost a JVM that has just started more
@@ -19,7 +20,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -37,15 +37,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from omqtools.omqspark import columns, encodings, plan
+from omqtools.omqspark import columns, encodings, plan, worker_files
 from omqtools.omqspark.engine import is_columnar
+from omqtools.omqspark.worker_files import NO_VALUE, fitted, folder, split
 
-FEW_BYTES: Final = 4 * 1024 * 1024
-"""Of files that the driver reads itself: some 300,000 events (at 12 bytes), 100 MB of its memory;
-or the sketches of 100 queues and hours."""
+FEW_BYTES: Final = 1024 * 1024
+"""Of files that the driver reads itself: some 100,000 events (at 7 to 12 bytes), 30 MB of its heap
+for as long as a plan names them; or the sketches of 25 queues and hours."""
 JOINED_ROWS: Final = 250_000
 """Of small files that become one row group: some 50 MB."""
-NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null in a path
 _TYPES: Final[dict[str, DataType]] = {
     "bigint": LongType(), "int": IntegerType(), "boolean": BooleanType(), "string": StringType(),
     "timestamp": TimestampType(), "array<int>": ArrayType(IntegerType()),
@@ -60,11 +60,14 @@ def schema_of(table: str) -> StructType:
 
 
 def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = None,
-         base: str = "") -> DataFrame:
+         base: str = "", *, many: bool = False) -> DataFrame:
     """The rows of the files below some folders. Without a schema that of the first file; the
-    columns of the paths behind `base` (else: behind each folder) come last."""
+    columns of the paths behind `base` (else: behind each folder) come last. `many`: they are not
+    the driver's, whatever their size."""
     found = [(path, info) for path in paths for info in files_of(path)]
-    if not _few(info for _, info in found) or not (found or schema):
+    few = not many and _few(info for _, info in found)
+    store = bool(paths) and plan.is_store(paths[0])
+    if not (few or store) or not (found or schema):
         reader = spark.read.schema(schema) if schema else spark.read
         return (reader.option("basePath", base) if base else reader).parquet(*paths)
     if schema is None:
@@ -78,6 +81,9 @@ def load(spark: SparkSession, paths: Sequence[str], schema: StructType | None = 
     for name in [*(name for name in schema.names if name not in apart), *apart]:
         kind = schema[name].dataType if name in schema.names else _KINDS.get(name, IntegerType())
         whole = whole.add(name, kind)
+    if found and not few:
+        return worker_files.frame(spark, [(path, info, each) for (path, info), each in zip(
+            found, values, strict=True)], whole)
     arrow = to_arrow_schema(whole, timezone="UTC")
     return local(spark, pa.concat_tables([arrow.empty_table(), *(
         _read(path, info, each, arrow)
@@ -91,7 +97,10 @@ def streamed(spark: SparkSession, where: str, schema: pa.Schema) -> DataFrame:
         own: Any = spark
         found: DataFrame = own.streamed(ds.dataset(path, schema, "parquet", filesystem=fs))
         return found
-    return spark.read.schema(from_arrow_schema(schema)).parquet(where)
+    columns_of = from_arrow_schema(schema)
+    if plan.is_store(where):
+        return load(spark, [where], columns_of)
+    return spark.read.schema(columns_of).parquet(where)
 
 
 def each_file(paths: Iterable[str], schema: StructType, names: Sequence[str]
@@ -199,16 +208,7 @@ def _read(where: str, info: Any, values: dict[str, str | None], arrow: pa.Schema
         file = pq.ParquetFile(opened)
         there = set(file.schema_arrow.names)
         table = file.read([name for name in arrow.names if name in there and name not in values])
-    arrays = []
-    for field in arrow:
-        if field.name in values:
-            value = pa.scalar(values[field.name], pa.string()).cast(field.type)
-            arrays.append(pa.repeat(value, len(table)))
-        elif field.name in there:
-            arrays.append(table[field.name].cast(field.type))
-        else:
-            arrays.append(pa.nulls(len(table), field.type))
-    return pa.Table.from_arrays(arrays, schema=arrow)
+    return fitted(table, values, arrow)
 
 
 def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
@@ -219,6 +219,9 @@ def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
         table = frame.toArrow()
         _write(table, where, apart, append=append)
         return table
+    if plan.is_store(where):
+        worker_files.write(frame, where, apart, append=append)
+        return None
     keys = encodings.order(frame.columns)
     if keys:  # Spark sorts by `apart` anyway
         frame = frame.sortWithinPartitions(*apart, *keys)
@@ -233,6 +236,8 @@ def saved(frame: DataFrame, where: str, apart: Sequence[str], *, few: bool) -> D
     table = save(frame, where, apart, few=few)
     if table is not None:
         return local(frame.sparkSession, table, frame.schema)
+    if plan.is_store(where):
+        return load(frame.sparkSession, [where], frame.schema, many=True)
     # With the schema that is known: asking the files is a job of its own, and there is none where
     # there were no rows.
     return frame.sparkSession.read.schema(frame.schema).parquet(where)
@@ -244,11 +249,10 @@ def _write(table: pa.Table, where: str, apart: Sequence[str], *, append: bool) -
     if not append:
         fs.delete_dir_contents(path)
     name = f"part-{int(append):05d}.parquet"
-    for values, rows in _split(encodings.by_message(table), list(apart)):
-        folder = "/".join([path, *(f"{key}={NO_VALUE if value is None else value}"
-                                   for key, value in values.items())])
-        fs.create_dir(folder)
-        pq.write_table(rows, f"{folder}/{name}", filesystem=fs,
+    for values, rows in split(encodings.by_message(table), apart):
+        below = folder(path, values)
+        fs.create_dir(below)
+        pq.write_table(rows, f"{below}/{name}", filesystem=fs,
                        **encodings.how(rows.schema, len(rows)))
 
 
@@ -270,16 +274,3 @@ def joined(paths: Sequence[str], where: str, schema: pa.Schema) -> None:
                 ready.clear()
             ready.append(_read(each, source.get_file_info([name])[0], {}, schema))
         writer.write_table(encodings.by_message(pa.concat_tables(ready)))
-
-
-def _split(table: pa.Table, apart: list[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
-    """The rows of each combination of some columns, without these."""
-    if not apart:
-        yield {}, table
-        return
-    for values in table.select(apart).group_by(apart, use_threads=False).aggregate([]).to_pylist():
-        mine = pa.scalar(True)  # noqa: FBT003
-        for key, value in values.items():
-            mine = pc.and_(mine, pc.is_null(table[key]) if value is None else pc.fill_null(
-                pc.equal(table[key], pa.scalar(value, table[key].type)), False))  # noqa: FBT003
-        yield values, table.filter(mine).drop_columns(apart)

@@ -91,8 +91,6 @@ def run(spark: SparkSession | Later, archive: str, out: str, *, incremental: boo
         for item, header in found:
             if isinstance(header, ArchiveHeader):
                 spark.refuse(header.frames, f"file {item.number}")
-    if heads := [header.frames for _, header in found if isinstance(header, ArchiveHeader)]:
-        lake.refuse_store(max(heads))
     if not incremental:
         lake.clear()
     before, first, shown = known.counted(), known.next_number, lake.index(known.current)

@@ -79,6 +79,11 @@ def filesystem(where: str) -> tuple[Any, str]:
     return pafs.LocalFileSystem(), where
 
 
+def is_store(where: str) -> bool:
+    """Whether a place is in an object store: no directory that programs of a node just open."""
+    return bool(_URI.match(where)) and not where.startswith("file:")
+
+
 def listing(where: str) -> list[Listed]:
     """The archive files of a directory by number; foreign names are passed over. NoArchive."""
     fs, path = filesystem(where)

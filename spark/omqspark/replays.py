@@ -20,10 +20,9 @@ def whatif_readers(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.lake import all_stays
     from omqtools.omqspark.reader_presence import steps
     from omqtools.omqspark.report_tables import queue_names
-    from omqtools.omqspark.session import sized
     from omqtools.omqspark.whatif import whatif
 
-    sized(lake.spark, lake.frames())
+    lake.look_back()
     names = queue_names(lake)
     numbers = {text.lower(): number for number, text in names.items()}
     readers = {}
@@ -60,9 +59,8 @@ def readers_for(lake: Lake, options: argparse.Namespace) -> int:
     from omqtools.omqspark.lake import all_stays
     from omqtools.omqspark.reader_presence import steps
     from omqtools.omqspark.report_tables import queue_names
-    from omqtools.omqspark.session import sized
 
-    sized(lake.spark, lake.frames())
+    lake.look_back()
     return _told(advise(all_stays(lake), options.wait_s, steps(lake), **span(options.day)),
                  queue_names(lake))
 

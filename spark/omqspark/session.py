@@ -176,34 +176,11 @@ def _under_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def refuse_store(spark: SparkSession, out: str) -> None:
-    """BadRequest where Spark's own readers and writers do not know the object store of `out`: what
-    knows S3 is a jar that pyspark does not bring."""
-    scheme, apart, _ = out.partition("://")
-    if not apart:
-        return
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-
-    jvm: Any = spark.sparkContext._jvm
-    hadoop = jvm.org.apache.hadoop
-    try:
-        hadoop.fs.FileSystem.getFileSystemClass(
-            scheme, spark.sparkContext._jsc.hadoopConfiguration())
-    except Py4JJavaError as error:
-        version = hadoop.util.VersionInfo.getVersion()
-        raise BadRequest(
-            reason=f"this needs Spark, which has no file system for {scheme}:// to keep the tables "
-            f"of {out}: give a directory that all nodes share (the archive may stay in the store), "
-            "or, without a cluster, more --memory; for S3 a jar does it, too: spark-submit "
-            f"--packages org.apache.hadoop:hadoop-aws:{version} --conf "
-            "spark.hadoop.fs.s3.impl=org.apache.hadoop.fs.s3a.S3AFileSystem") from error
-
-
 def end(spark: SparkSession) -> None:
     """Stop the session, behind what nobody waits for any more: of a join whose one half had no rows
     adaptive execution leaves the other half at work, and its tasks would find their blocks gone and
     say so in pages of traces. A JVM that is gone is at its end; what was lost by it was told."""
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
     context = spark.sparkContext
     with suppress(Py4JNetworkError, ConnectionError):

@@ -13,11 +13,11 @@ versions of tables.json: they are of one batch.
 In the middle of a crash: manifest.py says what counts and is renamed first. What is committed here
 follows from it, and each run begins by doing that again (`commit` is the same done twice), so the
 tables are behind for as long as nobody runs, never wrong. A second run at the same time ends with
-OutBusy where OUT is a local path; elsewhere the later of two commits of one version fails.
+OutBusy, in an object store with OutHeld.
 
 Files that no version of the last `keep_days` names are removed by `vacuum`; until then
 `DeltaTable(path, version=...)` shows the tables as they were.
-Errors: BadRequest (another kind of table; unknown name), NoArchive.
+Errors: BadRequest (another kind of table; unknown name), NoTables.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
-from omq.base.errors import BadRequest, NoArchive
-from omqtools.omqspark import parquet, plan
+from omq.base.errors import BadRequest, NoTables
+from omqtools.omqspark import parquet, plan, worker_files
 from omqtools.omqspark.answer_tables import ALWAYS, Index
 from omqtools.omqspark.derived import whole
 from omqtools.omqspark.dictionary import described
@@ -187,11 +187,11 @@ def _written(lake: Out, name: str, batch: int) -> Iterator[Written]:
 
 
 def versions(lake: Out) -> dict[str, Any]:
-    """What tables.json says. NoArchive: no run has published tables there; BadRequest: they have
+    """What tables.json says. NoTables: no run has published tables there; BadRequest: they have
     the columns of another omq-spark."""
     data = lake.get(VERSIONS)
     if data is None:
-        raise NoArchive(path=lake.out)
+        raise NoTables(path=lake.out)
     found: dict[str, Any] = json.loads(data)
     if found.get("schema") != SCHEMA_VERSION:
         raise of_another(lake.out, int(found.get("schema", 0)), SCHEMA_VERSION)
@@ -218,11 +218,18 @@ def frame(lake: Lake, name: str, version: int | None = None) -> DataFrame:
     """The same for Spark, without any jar: the files that count, with their partition columns, and
     with those that follow from others (derived.py)."""
     found = table(lake, name, version)
-    paths = [f"{lake.path(name)}/{each.path}" for each in files(found)]
-    if not paths:
-        return whole(lake.spark.createDataFrame(
-            pa.schema(found.schema().to_arrow()).empty_table()), name)
-    return whole(lake.spark.read.option("basePath", lake.path(name)).parquet(*paths), name)
+    root, there = lake.path(name), files(found)
+    schema = pa.schema(found.schema().to_arrow())
+    if not there:
+        return whole(lake.spark.createDataFrame(schema.empty_table()), name)
+    paths = [f"{root}/{each.path}" for each in there]
+    if not plan.is_store(root):
+        return whole(lake.spark.read.option("basePath", root).parquet(*paths), name)
+    fs, _ = plan.filesystem(root)
+    infos = fs.get_file_info([plan.filesystem(path)[1] for path in paths])
+    return whole(worker_files.frame(lake.spark, [
+        (root, info, {**each.values}) for info, each in zip(infos, there, strict=True)],
+        from_arrow_schema(schema)), name)
 
 
 def vacuum(lake: Out, keep_days: float, *, left: bool = False) -> int:

@@ -4,7 +4,7 @@ follow from them (derived.py).
     database(OUT)         a DuckDB with a view for each table, of the versions of the last run
     statements("duckdb")  SQL for a database that knows the tables by their names: stays_whole ...
 
-Errors: NoArchive, BadRequest (tables of another version).
+Errors: NoTables, BadRequest (tables of another version).
 """
 
 from __future__ import annotations

@@ -50,6 +50,8 @@ STRAYS: Final = "test_strays.py"
 TABLES: Final = "test_tables.py"
 STEPS: Final = "test_audit_steps.py"
 SPLITS: Final = "test_splits.py"
+STORE: Final = "test_worker_files.py"
+FAULTS: Final = "test_store_faults.py"
 ENGINES: Final = "test_engines.py"
 _LOCALE: Final = ('        return f"({value})" if value < 0 else str(value)',
                   '        import locale\n        locale.setlocale(locale.LC_ALL, "")\n'
@@ -171,9 +173,45 @@ MUTANTS: Final = (
     Mutant("rows pass through the driver", "parquet.py",
            "    if few:\n        table = frame.toArrow()", "    if True:\n        table = "
            "frame.toArrow()", ("test_driver.py", "no_rows")),
-    Mutant("Spark empties a store that it does not know", "lake.py",
-           '        if "://" in self.out:\n            refuse_store(self.spark, self.out)\n', "",
-           ("test_not_started.py", "refused")),
+    Mutant("commits say a row too many", "tables.py", '{"numRecords": each.rows}',
+           '{"numRecords": each.rows + 1}', ("test_object_store.py", "shipped")),
+    # tables in a store
+    Mutant("Spark's own writer is asked for a store", "parquet.py",
+           "    if plan.is_store(where):\n        worker_files.write(",
+           "    if False:\n        worker_files.write(", (STORE, "as_they_were")),
+    Mutant("what an attempt wrote is seen before it counts", "worker_files.py",
+           'f"{where}/.{name}.{self._attempt}"', 'f"{where}/{name}.{self._attempt}.parquet"',
+           (STORE, "in_groups")),
+    Mutant("attempts stay", "worker_files.py", "    forget_attempts(fs, path)\n", "",
+           (STORE, "never_seen")),
+    Mutant("what is to be replaced stays", "worker_files.py",
+           "    if not append:\n        fs.delete_dir_contents(path)\n", "",
+           (STORE, "never_seen")),
+    Mutant("two folders share a file", "worker_files.py",
+           "        if values != self._values:\n            self.close()\n",
+           "        if values != self._values:\n            self._flush()\n",
+           (STORE, "in_groups")),
+    Mutant("rows of a store are in no order", "worker_files.py",
+           "frame.sortWithinPartitions(*keys) if keys else frame", "frame",
+           (STORE, "as_they_were")),
+    Mutant("what executors wrote comes back through the driver", "parquet.py",
+           "frame.schema, many=True)", "frame.schema)", (STORE, "by_the_driver")),
+    Mutant("who is at work loses its lock", "store_lock.py", "    if not _is_dead(whose):",
+           "    if False:", (FAULTS, "runs_is_refused")),
+    Mutant("a lock of another host is taken for dead", "store_lock.py",
+           '(whose.get("boot"), whose.get("namespace")) == here', "here",
+           (FAULTS, "nobody_here_can_know")),
+    Mutant("two take over one lock", "store_lock.py", 'mode={"e_tag": meta["e_tag"]}',
+           'mode="overwrite"', (FAULTS, "taken_over_by_one")),
+    Mutant("the lock of another is removed", "store_lock.py",
+           "            if _read(obstore, store)[0] == mine:", "            if True:",
+           (FAULTS, "leaves_that_of_another")),
+    Mutant("a run that goes on empties OUT first", "pipeline.py",
+           "    if not incremental:\n        lake.clear()\n", "    lake.clear()\n",
+           (FAULTS, "leaves_the_tables")),
+    Mutant("a store is not locked", "out_directory.py",
+           "            with store_lock.held(self.out):\n                yield\n",
+           "            yield\n", (FAULTS, "runs_is_refused")),
     # the audit in steps
     Mutant("the pool is compared with one interval", "audit_steps.py",
            "        return merged(found)\n", "        return merged(found[:1])\n",

@@ -1,22 +1,24 @@
-"""A run of a million messages on two clusters with executors of their own, each a JVM of one core
-and 1 GiB whose Python comes out of a packed environment: the tables are those that one process
-makes without any JVM. The executors of the first read the archive from a real S3 server (moto's),
-without a jar.
+"""A run on clusters with executors of their own, each a JVM of one core and 1 GiB whose Python
+comes out of a packed environment: the tables are those that one process makes without any JVM.
 
-A run of CI that takes this file takes one of the two, `make test-all` both (ADR 0157).
-OMQ_CLUSTER_MESSAGES sets another number; of 21000 there are just more events than a driver writes
-itself.
+Of a million messages on local-cluster and on a standalone master with two workers, and of fewer, in
+two batches, with archive and tables in a real S3 server (moto's), without a jar: there one of the
+executors is killed while messages are written. A run of CI takes one of the three, by turns, `make
+test-all` all of them (ADR 0157). OMQ_CLUSTER_MESSAGES sets the number for all three. Of 60,000 each
+batch has more than a driver writes and reads itself; its heap is 1 GiB, Spark's default.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow.fs as pafs
 import pyspark
@@ -29,6 +31,7 @@ from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import FEW_FRAMES, Later
 from omqtools.omqspark.source_read import Work
+from omqtools.omqspark.worker_files import HIDDEN
 from tests import needs, share
 from tests.process import test_ship
 from tests.spark.conftest import generated
@@ -36,11 +39,12 @@ from tests.spark.packed import END_S, MADE_HERE, MASTER, packed, submitted
 from tests.spark.told import no_session, told
 from tests.waiting import until
 
-STANDALONE = "standalone"
-MESSAGES = int(os.environ.get("OMQ_CLUSTER_MESSAGES", "1000000"))
-FILE_FRAMES = max(1_000, MESSAGES // 20)
-"""So there are several tasks: a file counts for a megabyte at least."""
-LAST_S = 10.0
+STANDALONE, STORE = "standalone", "store"
+MESSAGES = {MASTER: 1_000_000, STANDALONE: 1_000_000, STORE: 60_000}
+FILES = 20  # so there are several tasks: a file counts for a megabyte at least
+BATCHES = {MASTER: 1, STANDALONE: 1, STORE: 2}
+"""Of the second, executors read what they have written in the first."""
+LAST_S, LOOK_S = 10.0, 0.2
 WORKERS = 2
 DEPLOY = "org.apache.spark.deploy"
 
@@ -84,34 +88,84 @@ def standalone(where: Path) -> Iterator[str]:
         yield address()
 
 
+def executors() -> list[int]:
+    """Processes that this one has started, at whatever distance."""
+    above, found = {}, []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone meanwhile
+            pid = int(stat.parent.name)
+            above[pid] = int(stat.read_text().rpartition(")")[2].split()[1])
+            if b"CoarseGrainedExecutorBackend" in stat.with_name("cmdline").read_bytes():
+                found.append(pid)
+
+    def is_ours(pid: int) -> bool:
+        return pid == os.getpid() or (pid in above and is_ours(above[pid]))
+
+    return [pid for pid in found if is_ours(pid)]
+
+
+@contextmanager
+def one_is_killed(messages: str) -> Iterator[list[int]]:
+    """An executor, as soon as a task has written some of this table under its hidden name; which.
+    """
+    killed, ended = list[int](), Event()
+    fs, path = plan.filesystem(messages)
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            found = fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+            if any(info.base_name.startswith(HIDDEN) for info in found):
+                killed.extend(executors()[:1])
+                for pid in killed:
+                    os.kill(pid, signal.SIGKILL)
+                return
+
+    looking = Thread(target=look)
+    looking.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        looking.join()
+
+
 @needs.java
-@pytest.mark.parametrize("cluster", share.of_cases([MASTER, STANDALONE]))
-def test_a_cluster_makes_the_same_tables(
-        cluster: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    made, truth = generated(tmp_path_factory, MESSAGES, file_frames=FILE_FRAMES, stories=1)
+@pytest.mark.parametrize("case", share.of_cases([*MESSAGES]))
+def test_a_cluster_makes_the_same_tables(case: str, tmp_path_factory: pytest.TempPathFactory,
+                                         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = int(os.environ.get("OMQ_CLUSTER_MESSAGES", MESSAGES[case]))
+    made, truth = generated(tmp_path_factory, messages, stories=1, file_frames=messages // FILES)
     archive, one = made / "archive", tmp_path / "one"
     assert truth["frames"] > FEW_FRAMES, "the driver would do it"
     work = Work({"path": str(archive)}, list(BRONZE))
     assert len(work.tasks(work.listing())) > 1, "one task alone is the driver's"
     run(Later(no_session), str(archive), str(one), incremental=False)
     env, notes = packed(tmp_path)
-    out, where, conf = tmp_path / "tables", str(archive), ["spark.executor.memory=1g"]
+    tables, conf = tmp_path / "tables", ["spark.executor.memory=1g"]
+    where, out = str(archive), str(tables)
     with ExitStack() as all_of_it:
-        if cluster == MASTER:
-            where = all_of_it.enter_context(test_ship.served_bucket(monkeypatch))
+        if case == STORE:
+            url = all_of_it.enter_context(test_ship.served_bucket(monkeypatch))
+            where, out = f"{url}/archive", f"{url}/tables"
             fs, path = plan.filesystem(where)
             pafs.copy_files(str(archive), path, destination_filesystem=fs)
             conf += [f"spark.executorEnv.{key}={value}" for key, value in os.environ.items()
                      if key.startswith("AWS_")]
-        master = cluster if cluster == MASTER else all_of_it.enter_context(standalone(tmp_path))
-        done = submitted(env, "run", "--archive", where, "--out", str(out), master=master,
-                         end_s=END_S + MESSAGES / 500, conf=conf)
-    assert done.returncode == Exit.OK, done.stderr[-3000:]
-    assert len(Out(str(out)).known().batches) == 1
-    logged = [line for line in done.stderr.splitlines()
-              if "INFO" in line or "log4j" in line or "Exception" in line]
+        master = all_of_it.enter_context(standalone(tmp_path)) if case == STANDALONE else MASTER
+        files = -(-len([*archive.iterdir()]) // BATCHES[case])
+        killed = all_of_it.enter_context(one_is_killed(f"{out}/messages")) if case == STORE else []
+        done = submitted(env, "run", "--archive", where, "--out", out, "--files-per-batch",
+                         str(files), master=master, end_s=END_S + messages / 100, conf=conf)
+        assert done.returncode == Exit.OK, done.stderr[-3000:]
+        assert len(Out(out).known().batches) == BATCHES[case]
+        if case == STORE:
+            fs, path = plan.filesystem(out)
+            pafs.copy_files(path, str(tables), source_filesystem=fs,
+                            destination_filesystem=pafs.LocalFileSystem())
+    assert len(killed) == (case == STORE)
+    logged = [line for line in done.stderr.splitlines() if "INFO" in line or "log4j" in line or (
+        "Exception" in line and not killed)]
     assert not logged, "logs are quiet, as without spark-submit"
     ran = {Path(line) for line in notes.read_text().splitlines()}
     assert {each.name for each in ran} == {"env"}, "executors unpacked it and have read"
-    assert told(out) == told(one)
+    assert told(tables) == told(one)

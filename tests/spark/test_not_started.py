@@ -11,13 +11,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors.utils import is_debugging_enabled
 from pyspark.sql import functions as F
 
-from omq.base.errors import BadRequest, SparkMissing
+from omq.base.errors import NoTables, SparkMissing
 from omqtools.omqspark import columns, main, parquet, session
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.options import parser
-from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.report import SECTIONS
-from omqtools.omqspark.session import Later, refuse_store
 
 
 @pytest.mark.parametrize("command", ["refresh", "run", "audit"])
@@ -36,6 +34,19 @@ def test_the_command_looks_for_no_sources(
         main.main([command, "--archive", str(made[0] / "archive"), "--spark-from", "0", "--out",
                    lake.out if command == "audit" else str(tmp_path / "tables")])
     assert asked["source"] is False
+
+
+@pytest.mark.parametrize("words", [
+    ["report"], ["compact"], ["tables"], ["audit", "--archive", "nowhere"], ["state", "--at", "5"],
+    ["biography", "--qpool", "3"], ["whatif", "--readers", "A=1"], ["advise", "--wait-s", "2"]])
+def test_who_has_no_tables_yet_is_told_what_makes_them(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]) -> None:
+    """Before there is a session, and without anything made there."""
+    monkeypatch.setattr(session, "session", lambda *_, **__: pytest.fail("a session"))
+    out = tmp_path / "out"
+    with pytest.raises(NoTables, match=f"run --archive DIR --out {out}'"):
+        main.main([*words, "--out", str(out)])
+    assert not out.exists()
 
 
 def test_a_call_of_a_frame_does_not_note_where_it_stands(spark: Any) -> None:
@@ -106,19 +117,3 @@ def test_a_refresh_draws_beside_the_audit(spark: Any, lake: Lake, made: tuple[Pa
     assert "1 message handed out of turn" in page
     assert {path.stem for path in (out / "report").glob("*.png")} == {
         key for key, *_ in SECTIONS} - {"heat"}, "no hour is there as a whole"
-
-
-def test_a_store_that_spark_does_not_know_is_refused_with_what_would_do(
-        spark: Any, made: tuple[Path, dict[str, Any]]) -> None:
-    """Before anything is written or removed: nobody is at this address."""
-    archive = str(made[0] / "archive")
-    out = "s3://bucket/tables?region=us-east-1&endpoint_override=127.0.0.1:1"
-    for engine in (spark, Later(lambda: spark, 0)):
-        with pytest.raises(BadRequest, match=r"no file system for s3://.*org\.apache\.hadoop:"):
-            run(engine, archive, out, incremental=False)
-    lake = Lake(Later(lambda: spark), out)
-    lake.refuse_store(1)  # few need no Spark
-    with pytest.raises(BadRequest, match="--memory"):
-        lake.refuse_store(1 << 40)
-    for there in ("file:///srv/tables", "/srv/tables", "hdfs://nodes/tables"):
-        refuse_store(spark, there)

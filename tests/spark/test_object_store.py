@@ -1,7 +1,6 @@
 """Archive and tables in an object store, with a real S3 server: the tables are those of a
 directory, also batch by batch; so is the verdict, and the report is there. Executors of Spark read
-an archive from there in test_cluster.py; tables in it need a jar that no package index has, so
-without it they are refused (test_not_started.py)."""
+and write there in test_cluster.py; a store that refuses: test_store_faults.py."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from omq.storage.archive import cut, write
 from omq.storage.archive_file import ArchiveFile, open_archive, rebuild_without_bodies
 from omq.storage.files import open_file
 from omq.storage.journal_scan import FileScan
-from omqtools.omqspark import plan
+from omqtools.omqspark import plan, tables
 from omqtools.omqspark.audit import audit
 from omqtools.omqspark.lake import Lake
 from omqtools.omqspark.main import main
@@ -39,7 +38,6 @@ Store = tuple[Any, str, str]
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     with test_ship.served_bucket(monkeypatch) as url:
-        monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")  # of delta-rs: one run at a time
         fs, path = plan.filesystem(f"{url}/archive")
         yield fs, path, f"{url}/tables"
 
@@ -57,10 +55,8 @@ def test_tables_of_an_object_store_are_those_of_a_directory(
         for each in part:
             with fs.open_output_stream(f"{path}/{each.name}") as stream:
                 stream.write(each.read_bytes())
-        run(Later(no_session), archive, out, incremental=True, files_per_batch=9)
-    pafs.copy_files(plan.filesystem(out)[1], str(tmp_path / "copy"), source_filesystem=fs,
-                    destination_filesystem=pafs.LocalFileSystem())
-    assert told(tmp_path / "copy") == told(local)
+        assert main(["run", "--incremental", "--archive", archive, "--out", out]) == Exit.OK
+    assert told(out) == told(local), "read from where they lie"
     verdicts = [audit(lake, str(where), pool=made) for lake, where in (
         (Lake(Later(no_session), local), made / "archive"), (Lake(Later(no_session), out), archive),
         (Lake(Later(no_session, 1), out), archive))]  # the last in steps
@@ -105,8 +101,10 @@ def pieces_of(archive: Path, kept: Path) -> Iterator[Piece]:
 
 
 def test_tables_of_what_was_shipped_are_those_of_the_archive(
-        tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    """By `omqrecover archive`, in two runs, out of many small objects."""
+        tmp_path_factory: pytest.TempPathFactory, tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """By `omqrecover archive`, in two runs, out of many small objects. How many rows there are is
+    known from what the commits say."""
     made, truth = generated(tmp_path_factory, 300, file_frames=500, stories=1)
     place, uuid = test_ship_archive.Memory(), bytes.fromhex(truth["uuid"])
     place.create(shipped.IDENTITY, json.dumps({"format": 1, "uuid": truth["uuid"]}).encode())
@@ -126,3 +124,8 @@ def test_tables_of_what_was_shipped_are_those_of_the_archive(
     assert len(list(folder.glob("*.oma"))) == truth["files"] > 2
     run(Later(no_session), str(kept), local, incremental=False)
     assert told(out) == told(local)
+    assert main(["tables", "--out", out]) == Exit.OK
+    rows = {one["table"]: one["rows"] for one in map(json.loads,
+                                                     capsys.readouterr().out.splitlines())}
+    counted = told(out)
+    assert rows == {name: counted[name][0][0] for name in tables.PUBLISHED}

@@ -601,12 +601,26 @@ class OutBusy(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class OutHeld(OmqError):
+    """process {pid} on host {host} has been changing the tables of {path} since {since}; if it has \
+ended without removing its lock, remove the object {lock} and run again"""
+
+    status = 318
+    exit_code = Exit.TEMPORARY
+
+
 class NoArchive(OmqError):
     """{path} contains no archive files (NNNNNNNNNN.oma); omq-archive creates them in archive/ of \
 a spool"""
 
     status = 90
     exit_code = Exit.NO_INPUT
+
+
+class NoTables(NoArchive):
+    """there are no tables in {path} yet; 'omq-spark run --archive DIR --out {path}' makes them"""
+
+    status = 319
 
 
 class MixedArchives(OmqError):
