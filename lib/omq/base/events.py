@@ -121,6 +121,8 @@ SCHEDULE_PUT = _event(1641, "A schedule put a message")
 SCHEDULE_MISSED = _event(1642, "Planned times of a schedule were missed")
 SCHEDULE_SKIPPED = _event(
     1643, "A planned time was skipped: the previous message is still being processed")
+SCHEDULE_WITHOUT_QUEUE = _event(
+    1644, "The queue of a schedule is not there: what is due waits until it is defined")
 
 # 1660: standbys
 STANDBY_LISTENS = _event(1660, "Standbys are served")
