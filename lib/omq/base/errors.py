@@ -1303,6 +1303,14 @@ class LinkUnknown(OmqError):
     exit_code = Exit.NO_INPUT
 
 
+class TlsReportsWait(OmqError):
+    """{count} reports of TLS could not be sent now, the last because: {reason}; the next run of \
+'omq tls --mail' tries them again, up to the day after next"""
+
+    status = 321
+    exit_code = Exit.TEMPORARY
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():
