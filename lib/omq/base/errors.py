@@ -103,7 +103,8 @@ class NoAuthority(OmqError):
 
 
 class UnknownQueue(OmqError):
-    """queue {queue} is not defined; 'omqdump' option L lists the queues, queues.conf defines them"""
+    """queue {queue} is not defined; 'omq queue list' lists those that are, 'omq queue define' and \
+queues.conf define them"""
 
     status = 5
     exit_code = Exit.NO_INPUT

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from omq.base import events
-from omq.base.event_log import ERROR, REPORT, TRACE, EventLog
+from omq.base.event_log import ERROR, REPORT, TRACE, WARNING, EventLog
 from omq.base.log_file import LogFile
 
 
@@ -253,3 +254,18 @@ def test_a_batch_that_is_lost_is_counted_line_by_line(
     log.close()
     told = [json.loads(line) for line in (tmp_path / "events.log").read_text().splitlines()]
     assert told[0]["lines"] == 3 and len(told) == 2
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_traceback_has_its_lines_on_a_terminal_alone(
+        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool
+        ) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    log = EventLog("omq-worker")
+    log.event(events.FAILED, WARNING, reason="x", traceback="File 1\n  y\x1b[31m\nValueError: z\n")
+    log.close()
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    first, *more = said.splitlines()
+    assert first.endswith("reason=x") == terminal
+    assert more == (["    File 1", "      y\\x1b[31m", "    ValueError: z"] if terminal else [])

@@ -37,7 +37,10 @@ _ONE: Final = ("show", "pause", "resume", "run", "delete")
 
 def main(argv: list[str]) -> int:
     """The command; its exit code."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    options.when = " ".join(options.when)
+    _check(parser, options)
     with connect(existing(options), "omq") as connection:
         schedules = Schedules(connection)
         do = options.do
@@ -60,6 +63,17 @@ def main(argv: list[str]) -> int:
         else:
             _show(schedules, getattr(schedules, do)(options.name), options)
     return Exit.OK
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Whether the words are those that `do` wants."""
+    given = [each for each in (options.name, options.queue, options.when) if each]
+    if options.do == "define" and len(given) < 3:
+        parser.error("define wants a NAME, a QUEUE and WHEN: define NIGHTLY REPORTS '0 3 * * *'")
+    if options.do in _ONE and len(given) != 1:
+        parser.error(f"{options.do} wants the NAME of one schedule; '{NAME} list' lists them")
+    if options.do == "list" and given:
+        parser.error(f"list lists all; '{NAME} show {options.name}' shows one")
 
 
 def _list(schedules: Schedules, options: argparse.Namespace) -> int:
@@ -126,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("name", nargs="?", default="", metavar="NAME", help="name of the schedule")
     found.add_argument("queue", nargs="?", default="", metavar="QUEUE",
                        help="with define: where the message is put")
-    found.add_argument("when", nargs="?", default="", metavar="WHEN",
+    found.add_argument("when", nargs="*", default=[], metavar="WHEN",
                        help="with define: minute hour day month weekday, as for cron, or 'every 15 "
                        "min' (s, min, h, days)")
     group = found.add_argument_group("define")
