@@ -399,7 +399,8 @@ print(json.dumps([
     ("queues/A/messages", b'{"delay_s": 1e999}'), ("queues/A/messages", b"[" * 100_000),
     ("queues/A/messages", b'{"messages": []}'), ("queues/A/messages", b'{"messages": [7]}'),
     ("queues/A/messages?delay_s=nan", b"{}"), ("queues/A/messages?odd=1", b""),
-    ("queues/A/get", b'{"count": 0}'), ("queues/A/get", b'{"count": 1001}'), ("queues/A/get", b'{"wait_s": -1}'),
+    ("queues/A/get", b'{"count": 0}'), ("queues/A/get", b'{"count": 1001}'),
+    ("queues/A/get", b'{"wait_s": -1}'),
     ("queues/A/get", b'{"done": [[]]}'), ("deliveries", b'{"settle": [{"end": "eat"}]}'),
     ("deliveries", b'{"settle": {}}'), ("queues/A/request", b'{"timeout_s": 21}')])
 def test_odd_requests_are_refused(web: Web, path: str, body: bytes) -> None:
