@@ -3,10 +3,16 @@
 before, with KEYS messages waiting, each of a key of its own.
 
     python -m tests.bench.limit_cost [GROUPS]
+    python -m tests.bench.limit_cost --instance [ROUNDS]
 
 One line a queue: without limits, with `in_work_max` or a rate alone, and with `key_in_work_max = 1`
 and fair turns by a property, and by the group id. Processor microseconds a message: median, lower
 quartile; and the rate of messages beside that of the queue without limits.
+
+With `--instance` the same with a queue manager, its journal and a client, as a program meets it: by
+turns a queue without limits and one with keys by a property, each with KEYS messages waiting. A
+round is TURNS batches put, and TURNS taken and settled. Printed are messages a second (put and
+taken; medians of the rounds), the ratio of the rounds, and the manager's processor.
 """
 
 from __future__ import annotations
@@ -15,20 +21,24 @@ import gc
 import os
 import statistics
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import omq
 from omq.base.paths import SpoolPaths
 from omq.base.rates import Rate
 from omq.core.engine.limit_rules import LimitRules
 from omq.format.wire import Operation
 from omq.ipc.wire.outgoing import Outgoing, encode_outgoing
 from tests.bench.group_cost import QUEUE, Client, World
+from tests.bench.instance import MANAGER, POOL_WRITER, Instance
 
 KEYS: Final = 100_000
 SIZE: Final = 100
+TURNS: Final = 20
 BY_PROPERTY: Final = LimitRules(by="property:tenant", key_in_work_max=1, fair=True, keys_max=KEYS)
 QUEUES: Final = {
     "no limits": None, "in_work_max": LimitRules(in_work_max=1000),
@@ -75,8 +85,60 @@ def measure(limits: LimitRules | None, groups: int) -> list[float]:
     return out
 
 
+def with_instance(rounds: int) -> None:
+    """See the module."""
+    with tempfile.TemporaryDirectory() as made:
+        world = Instance(Path(made), 4 * KEYS, ["PLAIN", (
+            "KEYED\nlimit_by = property:tenant\nkey_in_work_max = 1\nfair_turns = yes")])
+        try:
+            for daemon in (MANAGER, POOL_WRITER):
+                world.start(daemon)
+            rates: dict[str, list[float]] = {"PLAIN": [], "KEYED": []}
+            cost = dict.fromkeys(rates, 0.0)
+            at = dict.fromkeys(rates, 0)
+            with omq.connect(world.paths.root, name="bench") as connection:
+                body = os.urandom(512)
+
+                def put(queue: str) -> None:
+                    connection.put_many(queue, [
+                        Outgoing(body, properties={"tenant": f"tenant{number % KEYS}"})
+                        for number in range(at[queue], at[queue] + SIZE)])
+                    at[queue] += SIZE
+
+                for queue in rates:
+                    while at[queue] < KEYS:
+                        put(queue)
+                load = os.getloadavg()[0]
+                for number in range(rounds):
+                    for queue in sorted(rates, reverse=bool(number % 2)):
+                        used, began = world.cpu()[MANAGER], time.monotonic()
+                        for _ in range(TURNS):
+                            put(queue)
+                        with connection.reader(queue, batch=SIZE) as reader:
+                            for _ in range(TURNS):
+                                taken = reader.next(SIZE, 60.0)
+                                assert len(taken) == SIZE
+                                for each in taken:
+                                    each.done()
+                            reader.flush()
+                        rates[queue].append(SIZE * TURNS / (time.monotonic() - began))
+                        cost[queue] += world.cpu()[MANAGER] - used
+            ratios = [keyed / plain for keyed, plain in zip(rates["KEYED"], rates["PLAIN"],
+                                                            strict=True)]
+            for queue, found in rates.items():
+                print(f"{queue:16} {statistics.median(found):9,.0f} a second, manager "
+                      f"{cost[queue] / (rounds * SIZE * TURNS) * 1e6:5.1f} us")
+            print(f"keyed / plain: {statistics.median(ratios):.2f}, from {min(ratios):.2f} to "
+                  f"{max(ratios):.2f}; load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
+        finally:
+            world.kill_all()
+
+
 def main(arguments: list[str]) -> int:
     """Print the table."""
+    if arguments[:1] == ["--instance"]:
+        with_instance(int(arguments[1]) if len(arguments) > 1 else 10)
+        return 0
     groups, plain = int(arguments[0]) if arguments else 300, 0.0
     for name, limits in QUEUES.items():
         found = sorted(measure(limits, groups))

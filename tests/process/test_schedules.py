@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omq.base.errors import BadSchedule, UnknownSchedule
+from omq.base.paths import SpoolPaths
 from omq.tasks.schedule import QUEUE, planned_id
-from omq.tasks.schedules import Schedules
+from omq.tasks.schedules import QueueMissing, Schedules
 from omq.testing.instance import LiveInstance, Program
 from tests.process.ipc_space import ipc_space
 from tests.process.processes import WAIT_S
@@ -169,9 +171,17 @@ def test_none_while_the_last_one_is_in_work(live: LiveInstance) -> None:
 def test_a_queue_that_is_away_gets_it_later_and_one_that_knows_it_not_twice(
         live: LiveInstance) -> None:
     ours = schedules(live)
-    found = ours.define("TICK", "LATER", "every 1 h")
+    with pytest.warns(QueueMissing, match=r"no queue LATER.*omq queue define LATER"):
+        found = ours.define("TICK", "LATER", "every 1 h")
+    assert ours.lacks_queue(found)
+    assert "schedules-wait" not in health(live)[1]
     server = live.run(SERVER)
     live.pass_time(3600)
+    settled(live, server)
+    code, said = health(live)
+    assert code == 1 and "schedules-wait" in said and "put off: 1" in said, said
+    (event,) = events(live, 1644)
+    assert (event["schedule"], event["queue"]) == ("TICK", "LATER")
     live.queues.define("LATER", dedupe_s=3600, duplicates="refused")
     with live.connect() as c:
         c.put("LATER", b"put before", unique_key=planned_id("TICK", found.next_ns))
@@ -183,12 +193,14 @@ def test_a_queue_that_is_away_gets_it_later_and_one_that_knows_it_not_twice(
 
 def test_the_file_is_adopted_and_a_wrong_one_refused(live: LiveInstance) -> None:
     file = live.spool / "conf/schedules.conf"
-    file.write_text("[TICK]\nqueue = TICKS\nwhen = every 10 s\n[GONE]\nqueue = TICKS\n"
+    file.write_text("[TICK]\nqueue = TICKS\nwhen = every 10 s\n[GONE]\nqueue = OTHR\n"
                     "when = 0 3 * * *\nzone = Europe/Berlin\n")
     server = live.run(SERVER)
     ours = schedules(live)
     until(lambda: [each.name for each in ours.list()] == ["GONE", "TICK"],
           lambda: str(server.wait(0)))
+    until(lambda: [(each["schedule"], each["queue"]) for each in events(live, 1644)]
+          == [("GONE", "OTHR")], lambda: str(server.wait(0)))
     ours.pause("TICK")
     with pytest.raises(BadSchedule, match=r"schedules\.conf"):
         ours.define("TICK", "TICKS", "every 1 s")
@@ -215,22 +227,29 @@ def test_what_a_stranger_puts_there_ends_nobody(live: LiveInstance) -> None:
     assert [each.name for each in ours.list()] == ["TICK"]
 
 
-def test_health_tells_that_nobody_puts_what_is_due(live: LiveInstance) -> None:
-    def health() -> tuple[int | None, str]:
-        output = live.spool.parent / "output"
-        before = output.stat().st_size
-        code = live.run("omq", "health").wait()
-        return code, output.read_bytes()[before:].decode()
+def events(live: LiveInstance, number: int) -> list[dict[str, Any]]:
+    lines = SpoolPaths(live.spool).event_log.read_text().splitlines()
+    return [each for each in map(json.loads, lines) if each["event"] == number]
 
-    assert "schedules" not in health()[1]
+
+def health(live: LiveInstance) -> tuple[int | None, str]:
+    output = live.spool.parent / "output"
+    before = output.stat().st_size
+    code = live.run("omq", "health").wait()
+    return code, output.read_bytes()[before:].decode()
+
+
+def test_health_tells_that_nobody_puts_what_is_due(live: LiveInstance) -> None:
+    assert "schedules" not in health(live)[1]
     schedules(live).define("TICK", "TICKS", "every 10 s")
-    assert "schedules" not in health()[1]
+    _, said = health(live)
+    assert "warning" not in said and "1 schedule waits; the first is due" in said, said
     live.pass_time(10)
-    code, said = health()
+    code, said = health(live)
     assert code == 1 and f"schedules of {QUEUE}" in said, said
     live.run(SERVER)
     planned(live, 1)
-    assert "schedules" not in health()[1]
+    assert "schedules" not in health(live)[1]
 
 
 def test_the_command(live: LiveInstance, tmp_path: Path) -> None:
@@ -251,8 +270,17 @@ def test_the_command(live: LiveInstance, tmp_path: Path) -> None:
     live.pass_time(600)
     code, said = run("list", "--check")
     assert code == 1 and "does schedule.server run?" in said
+    live.queues.define("OTHER")
+    code, said = run("define", "TYPO", "OTHR", "every", "1", "h", "--jitter", "5")
+    assert code == 0 and "there is no queue OTHR" in said and "Warning" not in said, said
+    assert run("pause", "TICK")[0] == 0
+    code, said = run("list", "--check")
+    assert code == 1 and "OTHR: next" in said and "and the queue is not there" in said, said
+    assert json.loads(run("show", "TYPO", "--json")[1].splitlines()[0])["queue_missing"] is True
+    assert run("delete", "TYPO")[0] == 0
     for words, wanted in ((("define", "X", "TICKS", "0 0 30 2 *"), 64), (("show", "NONE"), 66),
-                          (("define", "X", "TICKS", "every 0 min"), 64), (("turn", "TICK"), 64)):
+                          (("define", "X", "TICKS", "every 0 min"), 64), (("turn", "TICK"), 64),
+                          (("define", "X"), 64), (("show",), 64), (("list", "TICK"), 64)):
         code, said = run(*words)
         assert (code, "Traceback" in said) == (wanted, False), said
     assert run("delete", "TICK")[0] == 0

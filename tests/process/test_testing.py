@@ -21,7 +21,7 @@ from omq.testing.instance import LiveInstance
 from tests.process.ipc_space import ipc_space
 from tests.tidy.tree import ROOT
 
-EXAMPLE = ROOT / "examples/testing"
+EXAMPLES = ROOT / "examples"
 END_S = 300
 NO_HOME = "/proc/self"
 """Nobody makes a file there, root neither."""
@@ -35,11 +35,12 @@ def live(tmp_path: Path) -> Iterator[LiveInstance]:
         assert not space.own or not space.objects()
 
 
-@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_the_example_runs(tmp_path: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("name", "words"), [("testing", ("-n", "2")), ("reports", ())],
+                         ids=["testing, xdist", "reports, alone"])
+def test_the_example_runs(tmp_path: Path, name: str, words: tuple[str, ...]) -> None:
     if words and find_spec("xdist") is None:
         pytest.skip("pytest-xdist is not installed")
-    folder = shutil.copytree(EXAMPLE, tmp_path / "shop",
+    folder = shutil.copytree(EXAMPLES / name, tmp_path / "shop",
                              ignore=shutil.ignore_patterns("__pycache__"))
     (place := tmp_path / "temporary").mkdir()
     with ipc_space() as space:

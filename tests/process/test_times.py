@@ -86,8 +86,17 @@ def test_what_expired_while_nobody_ran_is_gone_at_the_start(omq_instance: Instan
     with omq_instance.connect() as c, c.reader("B") as reader:
         assert reader.next(timeout_s=0) == []
         until(lambda: depth(c, "B") == 0)
+    with omq_instance.connect() as c:
+        c.queues.define("WORK", limit_by="group", key_rate="1/h", limit_keys_max=2)
+        with c.reader("WORK") as worker:
+            for number in range(5):
+                c.put("WORK", b"once", group_id=str(number))
+                worker.next(timeout_s=WAIT_S)[0].done()
+        assert c.queues.show("WORK").facts["limit_keys_forgotten"] == 3
     until(lambda: sum(event["count"] for event in
                       omq_instance.events(events.MESSAGES_EXPIRED.number)) == 50)
+    until(lambda: [(event["queue"], event["keys"], event["limit_keys_max"]) for event in
+                   omq_instance.events(events.KEYS_FORGOTTEN.number)] == [("WORK", 3, 2)])
 
 
 def test_a_failed_message_waits_as_it_was_said(omq_instance: Instance) -> None:

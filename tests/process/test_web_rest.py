@@ -399,7 +399,8 @@ print(json.dumps([
     ("queues/A/messages", b'{"delay_s": 1e999}'), ("queues/A/messages", b"[" * 100_000),
     ("queues/A/messages", b'{"messages": []}'), ("queues/A/messages", b'{"messages": [7]}'),
     ("queues/A/messages?delay_s=nan", b"{}"), ("queues/A/messages?odd=1", b""),
-    ("queues/A/get", b'{"count": 1001}'), ("queues/A/get", b'{"wait_s": -1}'),
+    ("queues/A/get", b'{"count": 0}'), ("queues/A/get", b'{"count": 1001}'),
+    ("queues/A/get", b'{"wait_s": -1}'),
     ("queues/A/get", b'{"done": [[]]}'), ("deliveries", b'{"settle": [{"end": "eat"}]}'),
     ("deliveries", b'{"settle": {}}'), ("queues/A/request", b'{"timeout_s": 21}')])
 def test_odd_requests_are_refused(web: Web, path: str, body: bytes) -> None:
@@ -408,6 +409,17 @@ def test_odd_requests_are_refused(web: Web, path: str, body: bytes) -> None:
         status, told = line.ask("POST", path, body, **{"Content-Type": kind})
         assert status == 400 and told["detail"], told
     assert web.instance.on("A") == []
+
+
+def test_what_is_odd_is_named(web: Web) -> None:
+    with client(web) as line:
+        for method, path, body, status, said in (
+                ("POST", "queues/A/messages", b'{"bdy": "x"}', 400, "'bdy' is not one of them"),
+                ("POST", "queues/A/get", b'{"cuont": 1}', 400, "'cuont' is not one of them"),
+                ("POST", "queues/A/message", b"{}", 404, "openapi.json lists those"),
+                ("PUT", "queues/A/messages", b"{}", 405, "PUT is not for this path: GET, ")):
+            got, told = line.ask(method, path, body, **{"Content-Type": "application/json"})
+            assert (got, said in told["detail"]) == (status, True), told
 
 
 def test_pages_are_not_served_at_the_socket(web: Web) -> None:

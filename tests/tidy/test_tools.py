@@ -50,6 +50,7 @@ def test_a_service_is_named_in_two_tables() -> None:
     meant = {"lib/omq/cli/look/gateways.py": {"unix.out"}, "lib/omq/cli/programs.py": None,
              "lib/omq/cli/daemon_texts.py": None,
              "lib/omq/cli/operate/connections.py": {"amqp.server"},
+             "lib/omq/services/mail/tls_mailing.py": {"smtp.server"},
              "lib/omq/testing/instance.py": {"idel.server"}}
     services = load_services(ROOT / "conf")
     core = (ServiceKind.MANAGER, ServiceKind.POOL)  # there is one of each, and tools mean it

@@ -103,7 +103,8 @@ class NoAuthority(OmqError):
 
 
 class UnknownQueue(OmqError):
-    """queue {queue} is not defined; 'omqdump' option L lists the queues, queues.conf defines them"""
+    """queue {queue} is not defined; 'omq queue list' lists those that are, 'omq queue define' and \
+queues.conf define them"""
 
     status = 5
     exit_code = Exit.NO_INPUT
@@ -1323,6 +1324,14 @@ class LinkUnknown(OmqError):
 
     status = 320
     exit_code = Exit.NO_INPUT
+
+
+class TlsReportsWait(OmqError):
+    """{count} reports of TLS could not be sent now, the last because: {reason}; the next run of \
+'omq tls --mail' tries them again, up to the day after next"""
+
+    status = 321
+    exit_code = Exit.TEMPORARY
 
 
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:

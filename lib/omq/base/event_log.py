@@ -6,7 +6,8 @@ if that fails it is a line with the `<N>` priority prefix of sd-daemon(3).
 
 Invariants: 1. an event, or those of a batch (`together`), are one write() on an O_APPEND
 descriptor, so that the lines of many processes do not mix; 2. nothing that a field holds can start
-a new line or reach a terminal unescaped; 3. a log that cannot be written never stops the service:
+a new line or reach a terminal unescaped, but that on a terminal a traceback has its lines, each
+indented; 3. a log that cannot be written never stops the service:
 the loss is told on stderr, and the first line that goes through again is an event with the number
 of lines that are missing (OM 1125). How the file is followed and bounded: base.log_file.
 
@@ -34,6 +35,8 @@ from omq.base.names import escape
 FIELD_CHARACTERS_MAX: Final = 1024
 """A longer value is cut: one event must stay one short write."""
 
+TRACEBACK: Final = "traceback"
+"""The field that a terminal shows in lines of their own."""
 _RESERVED: Final = frozenset({"time", "level", "service", "pid", "event", "text"})
 
 
@@ -77,6 +80,7 @@ class EventLog:
         self._file = None if path is None else LogFile(path, bytes_max, self._refused)
         self._stderr = stderr
         self._prefix = "JOURNAL_STREAM" in os.environ
+        self._terminal = stderr and not self._prefix and sys.stderr.isatty()
         self._journal = Journal() if stderr and is_journal(os.environ) else None
         self.reopen()
 
@@ -106,8 +110,8 @@ class EventLog:
         pid = os.getpid()  # asked each time: services fork
         if self._gathered is not None:
             if level > ERROR and self._journal is None:
-                said = self._prefixed(_SYSLOG_PRIORITY[level], human_line(
-                    self.service, event, level, pid, shown)) if self._stderr else ""
+                said = self._prefixed(_SYSLOG_PRIORITY[level], self._human(
+                    event, level, pid, shown)) if self._stderr else ""
                 self._gathered.append((self._line(event, level, pid, shown), said))
                 return
             self._tell_gathered()
@@ -117,7 +121,7 @@ class EventLog:
             else:
                 self.lost += 1
         if self._stderr:
-            line = human_line(self.service, event, level, pid, shown)
+            line = self._human(event, level, pid, shown)
             if self._journal is None or not self._journal.send(
                 journal_fields(self.service, event, level, line, shown, self._path)
             ):
@@ -197,6 +201,17 @@ class EventLog:
 
     def _say(self, priority: int, line: str) -> None:
         side_files.say(self._prefixed(priority, line))
+
+    def _human(
+        self, event: Event, level: Level, pid: int, fields: dict[str, str | float]
+    ) -> str:
+        """As human_line; on a terminal with what a person reads in lines."""
+        if not self._terminal or TRACEBACK not in fields:
+            return human_line(self.service, event, level, pid, fields)
+        rest = {name: value for name, value in fields.items() if name != TRACEBACK}
+        lines = str(fields[TRACEBACK]).rstrip("\n").split("\n")
+        return "\n    ".join((human_line(self.service, event, level, pid, rest),
+                              *(escape(line, FIELD_CHARACTERS_MAX) for line in lines)))
 
     def _prefixed(self, priority: int, line: str) -> str:
         return f"<{priority}>{line}" if self._prefix else line

@@ -98,6 +98,8 @@ UNIT_DAMAGED = _event(1275, "Part of a unit of work in doubt is missing")
 CLOCK_SET = _event(1259, "The clock of this host was set")
 CLOCK_BEHIND = _event(1261, "The clock is earlier than the newest message: is it wrong?")
 MESSAGES_EXPIRED = _event(1260, "Messages have expired and left their queue")
+KEYS_FORGOTTEN = _event(
+    1262, "More keys than limit_keys_max: rates of some were forgotten before their time")
 
 ACCESS_RESTRICTED = _event(1265, "Files that others could open are restricted to their owner")
 FOREIGN_FILES = _event(1266, "Files in the spool belong to another user: daemons cannot use them")
@@ -119,6 +121,8 @@ SCHEDULE_PUT = _event(1641, "A schedule put a message")
 SCHEDULE_MISSED = _event(1642, "Planned times of a schedule were missed")
 SCHEDULE_SKIPPED = _event(
     1643, "A planned time was skipped: the previous message is still being processed")
+SCHEDULE_WITHOUT_QUEUE = _event(
+    1644, "The queue of a schedule is not there: what is due waits until it is defined")
 
 # 1660: standbys
 STANDBY_LISTENS = _event(1660, "Standbys are served")

@@ -1,7 +1,7 @@
 """Where an instance keeps its things: the spool's layout; which spool and conf to use.
 
     <spool>/journal archive msgpool store data quarantine   durable
-    <spool>/instance.json *.held.json *.sts/                durable
+    <spool>/instance.json *.held.json *.sts/ *.tls-reports.json   durable
     <spool>/volatile temp                                   emptied at start
     <spool>/run    qmgr.sock ids.json manager.lock *.pid    may be gone after a reboot
     <spool>/logs   events.log qmgr.tomb                     for people

@@ -47,6 +47,10 @@ class TransportSettings(WebSettings):
         default=False)
     unix_mta_sts_timeout_s: int = number("tls", 10, 1, 60,
         "time for fetching a policy; a server that has not answered is left alone for 5 minutes")
+    unix_tls_reports: bool = flag("tls",
+        "`omq tls --mail`, which omq-tls.timer runs each hour, mails reports of the last two days "
+        "(RFC 8460) to the domains that ask for them in the DNS; needs unix_mx",
+        default=False)
     unix_tls_sessions_bytes_max: int = number("tls", 8 * MIB, 0, 1 * GIB,
         "size at which logs/unix.tls.jsonl, from which `omq tls` and `omq peers --tls` tell "
         "what became of TLS with peers, is renamed to .1; 0: nothing is noted")

@@ -17,6 +17,7 @@ Errors: BadSchedule, UnknownSchedule, MessageBusy (try again), those of the conn
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -49,6 +50,16 @@ _BUSY_S: Final = 10.0
 _LOOK_S: Final = 0.02
 
 
+class QueueMissing(UserWarning):
+    """A schedule was defined for a queue that is not there."""
+
+
+def missing_queue(schedule: Schedule) -> str:
+    """What that means, and what to do."""
+    return (f"schedule {schedule.name}: there is no queue {schedule.queue}, or not for you; its "
+            f"messages wait until there is: omq queue define {schedule.queue}")
+
+
 class Schedules:
     """See the module. Of one connection, which has no reader meanwhile."""
 
@@ -61,11 +72,23 @@ class Schedules:
                overlap: str = "allow") -> Schedule:
         """A schedule, or another definition of one; its planned times begin now. `when`: five
         fields of cron, or `every 15 min`; `catch_up`: skip, once or `all N`; `overlap`: allow, or
-        skip while what was put last is still there; `{planned}` in `body` is the planned time."""
+        skip while what was put last is still there; `{planned}` in `body` is the planned time. A
+        queue that is not there now is a warning (QueueMissing): it may be defined before then."""
         given = Schedule(
             name, queue, when, zone, arguments.text(body, "body"), dict(properties or {}),
             priority, expiry_s, jitter_s, catch_up, overlap)
-        return self._define(given.checked(), self._found().get(name))
+        found = self._define(given.checked(), self._found().get(name))
+        if self.lacks_queue(found):
+            warnings.warn(QueueMissing(missing_queue(found)), stacklevel=2)
+        return found
+
+    def lacks_queue(self, schedule: Schedule) -> bool:
+        """Whether its queue is not there now, for this connection: what is due waits for it."""
+        try:
+            self._connection.queues.show(schedule.queue)
+        except UnknownQueue:
+            return True
+        return False
 
     def list(self) -> list[Schedule]:
         """All, by name."""

@@ -1,8 +1,9 @@
 """The configuration of a test instance: the project's own, with the sizes of a test below it.
 
-`queues.conf`, `authority.conf` and whatever else the project has in its folder are taken as they
-are; of `omq.conf` each key counts that it has, and SETTINGS fills in the rest: small tables and
-files, so that a start is quick. `services.conf` is always ours: nobody but the test starts daemons.
+`queues.conf`, `authority.conf`, schemas and whatever else the project has in its folder are taken
+as they are; of `omq.conf` each key counts that it has, and SETTINGS fills in the rest: small tables
+and files, so that a start is quick. `services.conf` is always ours: nobody but the test starts
+daemons.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ program = schedule.server
 queue = SYSTEM.SCHEDULES
 batch = 1
 """
+SCHEMAS: Final = "schemas"
 _OWN: Final = ("omq.conf", "services.conf")
 _NO_QUEUES: Final = b"# Queues are defined by the tests.\n[*]\n"
 
@@ -57,6 +59,9 @@ def write(folder: Path, given: Path | None) -> None:
         for path in sorted(given.iterdir()):
             if path.is_file() and path.name not in _OWN:
                 (folder / path.name).write_bytes(path.read_bytes())
+        for path in sorted((given / SCHEMAS).glob("*.json")):
+            (folder / SCHEMAS).mkdir(exist_ok=True)
+            (folder / SCHEMAS / path.name).write_bytes(path.read_bytes())
     if not (folder / "queues.conf").exists():
         (folder / "queues.conf").write_bytes(_NO_QUEUES)
     (folder / "services.conf").write_text(SERVICES, encoding="utf-8")

@@ -6,12 +6,13 @@ import errno
 import fcntl
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from omq.base import events, side_files
-from omq.base.event_log import ERROR, REPORT, TRACE, EventLog
+from omq.base.event_log import ERROR, REPORT, TRACE, WARNING, EventLog
 from omq.base.log_file import LogFile
 
 
@@ -293,3 +294,18 @@ def test_what_follows_a_line_that_a_full_disk_cuts_is_a_line_of_its_own(
     assert [(each["service"], each.get("n"), each.get("lines")) for each in found] == [
         *([] if refused else [("other", 3, None)]), ("one", None, 1), ("one", 4, None)]
     assert ("other" in cut) is refused
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_traceback_has_its_lines_on_a_terminal_alone(
+        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool
+        ) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    log = EventLog("omq-worker")
+    log.event(events.FAILED, WARNING, reason="x", traceback="File 1\n  y\x1b[31m\nValueError: z\n")
+    log.close()
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    first, *more = said.splitlines()
+    assert first.endswith("reason=x") == terminal
+    assert more == (["    File 1", "      y\\x1b[31m", "    ValueError: z"] if terminal else [])

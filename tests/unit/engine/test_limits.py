@@ -10,7 +10,9 @@ import pytest
 
 from omq.base.rates import Rate
 from omq.core.check.invariants import check
+from omq.core.engine import limits_shown
 from omq.core.engine.expiry import MANY
+from omq.core.engine.key_turns import TELL_NS
 from omq.core.engine.limit_rules import LimitRules
 from omq.core.engine.settle import Verdict
 from omq.core.engine.state import Party
@@ -232,6 +234,14 @@ def test_keys_that_do_not_come_again_are_forgotten(world: World) -> None:
     counters = world.core.t.counters
     assert len(turns.keys) == counters[Counter.LIMIT_KEYS] == 20
     assert counters[Counter.LIMIT_KEYS_FORGOTTEN] == 30
+    limits = world.core.limits
+    assert limits_shown.queue_told(world.core, A)["limit_keys_forgotten"] == 30
+    assert limits.forgotten(world.mono) == [(A, 30, 20)]
+    put(world, "one more")
+    world.settle(DONE, *give(world))
+    assert limits.forgotten(world.mono + TELL_NS - 1) == []  # told a while ago
+    assert limits.forgotten(world.mono + TELL_NS) == [(A, 1, 20)]
+    assert limits.forgotten(world.mono + 9 * TELL_NS) == []
     world.begin(2)
     world.engine.tick()
     world.engine.commit()
@@ -240,7 +250,7 @@ def test_keys_that_do_not_come_again_are_forgotten(world: World) -> None:
     for number in range(50):
         put(world, f"once {number}")
         world.settle(DONE, *give(world))
-    assert not turns.keys and counters[Counter.LIMIT_KEYS_FORGOTTEN] == 30
+    assert not turns.keys and counters[Counter.LIMIT_KEYS_FORGOTTEN] == 31
 
 
 def test_what_waits_has_its_key_again(world: World) -> None:

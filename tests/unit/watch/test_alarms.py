@@ -114,8 +114,8 @@ def test_every_measure_grows_with_trouble() -> None:
     none = replace(bad, space=replace(bad.space, inodes=0))
     assert OF_INSTANCE["inodes_used_percent"](none) is None, "a file system that has no table"
     of = {name: measure(bad.queues[0], bad.time_ns) for name, measure in OF_QUEUE.items()}
-    assert of == {"messages": 12, "ready": 9, "deferred": 0, "held": 3, "oldest_s": 60,
-                  "full_percent": 100, "unread": 9, "stuck": 0}
+    assert of == {"messages": 12, "ready": 9, "deferred": 0, "put_off": 0, "held": 3,
+                  "oldest_s": 60, "full_percent": 100, "unread": 9, "stuck": 0}
 
 
 def test_what_keeps_a_member_from_a_failover() -> None:

@@ -34,6 +34,7 @@ from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState, QueueFlag
 from omq.format.pool import RecordFlag
 from omq.services.daemon.options import Location
+from omq.tasks.schedule import QUEUE as SCHEDULES
 
 LOOKED_MAX: Final = 1000
 
@@ -174,6 +175,11 @@ def _none_ready(seen: Look, row: QueueRow, gateways: Sequence[Gateway], now_ns: 
             (f"omq flush {row.name} tries them now",))
         down = f"; peers that are down: {', '.join(gateway.down[:3])}" if (
             gateway and gateway.down) else ""
+        if row.name == SCHEDULES:
+            yield Cause("deferred", f"{counted(row.deferred, 'schedule')} "
+                        f"{'waits' if row.deferred == 1 else 'wait'}; the first {when}",
+                        ("omq schedule list",), Severity.NOTE, row.name)
+            return
         yield Cause("put_off" if gateway else "deferred", "none is ready: "
                     f"{counted(row.deferred, 'message')} {'is' if row.deferred == 1 else 'are'} "
                     f"{what}; the first {when}{down}", hints, Severity.NOTE, row.name)

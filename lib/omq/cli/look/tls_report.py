@@ -3,16 +3,18 @@
     omq tls                        yesterday (UTC), a line of JSON a domain
     omq tls --day 2026-11-28       another day
     omq tls --domain example.org   of one domain
+    omq tls --mail                 mails those of the last two days to who asks for them
 
 It reads what the gateways noted of each line (logs/unix.tls.jsonl and the file before it, as far
 back as they go); nothing is asked of them, and it works while they are stopped. A report is what
-RFC 8460 section 4 describes; who sends it (section 3) adds nothing to it.
+RFC 8460 section 4 describes. `--mail` (services.mail.tls_mailing) does nothing unless
+`unix_tls_reports` says so, and may run as often as one likes: nobody gets a report twice.
 
 Where the record has gaps (a full disk, torn lines, a day older than what is kept), a line on stderr
 says so, for a count that is too low reassures.
 
 The work is bounded by `unix_tls_sessions_bytes_max`. Errors: BadRequest of a day that is none;
-NothingMeant where nothing was noted of that day.
+NothingNoted where nothing was noted of that day; with `--mail` those of services.mail.tls_mailing.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ from omq.base.config import load_settings
 from omq.base.errors import BadRequest, Exit, NothingNoted
 from omq.base.names import escape
 from omq.base.services_conf import load_services
+from omq.base.settings import Settings
 from omq.cli.common import existing, print_json, say, tool_parser
 from omq.cli.look.gateways import GATEWAY
+from omq.services.daemon.options import Location
+from omq.services.mail import tls_mailing
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.tls_sessions import Gaps, read_sessions
 
@@ -52,15 +57,19 @@ class _Policy:
 
 def main(argv: list[str]) -> int:
     """The command; its exit code."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.mail and (options.day or options.domain):
+        parser.error("--mail is of all domains and of the last two days")
     location = existing(options)
     settings = load_settings(location.conf_dir)
-    now = datetime.fromtimestamp(clock.wall_ns() / clock.NS_PER_S, UTC).date()
-    day = _day(options.day) if options.day else now - timedelta(days=1)
+    now = datetime.fromtimestamp(clock.wall_ns() / clock.NS_PER_S, UTC)
+    if options.mail:
+        return _mail(location, settings, now)
+    day = _day(options.day) if options.day else now.date() - timedelta(days=1)
     gaps = Gaps()
-    rows = (row for conf in load_services(location.conf_dir).values() if conf.program == GATEWAY
-            for row in read_sessions(location.paths.logs, conf.name, gaps))
-    found = reports(rows, day, mail_hostname(settings), settings.postmaster, options.domain.lower())
+    found = reports(_rows(location, gaps), day, mail_hostname(settings), settings.postmaster,
+                    options.domain.lower())
     count = 0
     for each in found:
         print_json(each)
@@ -69,6 +78,25 @@ def main(argv: list[str]) -> int:
         say(NAME, f"these counts may be too low: {short}")
     if not count:
         raise NothingNoted(day=day.isoformat())
+    return Exit.OK
+
+
+def _rows(location: Location, gaps: Gaps) -> Iterator[dict[str, Any]]:
+    return (row for conf in load_services(location.conf_dir).values() if conf.program == GATEWAY
+            for row in read_sessions(location.paths.logs, conf.name, gaps))
+
+
+def _mail(location: Location, settings: Settings, now: datetime) -> int:
+    if not settings.unix_tls_reports:
+        say(NAME, "no reports are sent: unix_tls_reports of omq.conf is not yes")
+        return Exit.OK
+    days = [now.date() - timedelta(days=back) for back in (2, 1)]
+    host = mail_hostname(settings)
+    found = ((day.isoformat(), each["policies"][0]["policy"]["policy-domain"], each)
+             for day in days
+             for each in reports(_rows(location, Gaps()), day, host, settings.postmaster))
+    tls_mailing.send(location.paths, location.conf_dir, settings, found,
+                     [day.isoformat() for day in days], now, lambda line: print(line, flush=True))
     return Exit.OK
 
 
@@ -153,8 +181,12 @@ def _parser() -> argparse.ArgumentParser:
                                "RFC 8460.", """
         omq tls
         omq tls --day 2026-11-28 --domain example.org
+        omq tls --mail
         """)
     parser.add_argument("--day", default="", metavar="DAY", help="of this day in UTC, like "
                                                                  "2026-11-28; yesterday by default")
     parser.add_argument("--domain", default="", help="of this domain alone")
+    parser.add_argument("--mail", action="store_true",
+                        help="mail the reports of the last two days to those who ask for them in "
+                             "the DNS and have not had them, if unix_tls_reports says so")
     return parser

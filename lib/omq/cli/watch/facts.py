@@ -62,6 +62,7 @@ class QueueFacts:
     oldest_ns: int
     spent: Spent | None = None  # None: it has handed out nothing
     stuck: bool = False  # something holds it up that nobody meant to
+    put_off: int = 0  # deferred messages that a reader had, and deferred
 
     def oldest_s(self, now_ns: int) -> float:
         """The age of its oldest message."""
@@ -174,10 +175,12 @@ def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:
     readers = Count(reader.queue for reader in seen.view.readers())
     oldest = seen.view.oldest(WAITING)
     spent = of_queues(seen.view.copies)
+    put_off = seen.view.copies.put_off()
     return tuple(QueueFacts(row, readers[row.name], oldest.get(row.number, 0),
                             spent.get(row.number), any(
                                 cause.severity is not Severity.NOTE and cause.code in STILL
-                                for cause in causes.queues.get(row.name, ())))
+                                for cause in causes.queues.get(row.name, ())),
+                            put_off.get(row.number, 0))
                  for row in seen.view.queues())
 
 

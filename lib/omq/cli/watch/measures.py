@@ -83,6 +83,7 @@ OF_QUEUE: Final[dict[str, OfQueue]] = {
     "messages": lambda each, _now: float(each.row.messages),
     "ready": lambda each, _now: float(each.row.ready),
     "deferred": lambda each, _now: float(each.row.deferred),
+    "put_off": lambda each, _now: float(each.put_off),
     "held": lambda each, _now: float(each.row.held),
     "oldest_s": lambda each, now_ns: each.oldest_s(now_ns),
     "full_percent": lambda each, _now: (

@@ -27,7 +27,7 @@ _CODES: Final[dict[str, tuple[str, ...]]] = {
 """The causes in the instance that explain a measure."""
 _OF_QUEUE: Final[dict[str, tuple[str, ...]]] = {
     "deferred": ("deferred", "put_off"), "held": ("held",), "unread": ("no_reader",),
-    "full_percent": ("full",)}
+    "full_percent": ("full",), "put_off": ()}
 """Of a queue; others are explained by whatever holds it up."""
 _SENTENCES: Final[dict[str, tuple[str, str]]] = {
     "manager_down": ("the queue manager does not work", "omstat -a shows what to do"),
@@ -65,6 +65,8 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
     "messages": ("messages: {n}", "omqwhy {queue}"),
     "ready": ("ready messages: {n}", "omqwhy {queue}"),
     "deferred": ("deferred messages: {n}", "omqwhy {queue}"),
+    "put_off": ("messages that a reader could not finish, and put off: {n}",
+                "omqwhy {queue}; omqwhy ID has the reason of one"),
     "held": ("messages that an operator holds: {n}", "omqwhy {queue}"),
     "oldest_s": ("its oldest message has been there for {age}", "omqwhy {queue}"),
     "full_percent": ("{n} % of max_depth are on it", "omqadvise; max_depth in queues.conf"),

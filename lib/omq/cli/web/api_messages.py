@@ -15,7 +15,7 @@ from aiohttp import web
 from omq.base import limits
 from omq.base.errors import BadArgument, BadRequest
 from omq.cli.web.deliveries import COUNT_MAX
-from omq.cli.web.request_body import JSON, figure, properties, read_json, text
+from omq.cli.web.request_body import JSON, figure, properties, read_json, text, unknown_keys
 from omq.cli.web.settlements import Order
 from omq.ipc.client.message import Message
 from omq.ipc.wire import arguments
@@ -48,7 +48,8 @@ def message_of(found: Any, key: str = "") -> Outgoing:
     """Of JSON. BadRequest, BadArgument and so on: what cannot be."""
     known = {"body", "body_base64", *SAID}
     if not isinstance(found, dict) or not found.keys() <= known:
-        raise BadRequest(reason=f"a message is an object with the keys {', '.join(sorted(known))}")
+        raise BadRequest(reason=f"a message is an object with the keys {', '.join(sorted(known))}"
+                         f"{unknown_keys(found, known)}")
     properties(found, "properties")
     said = {name: found[name] for name in SAID if name in found}
     if key and not said.get("message_id"):

@@ -134,7 +134,9 @@ async def get(request: web.Request) -> web.StreamResponse:
     if isinstance(goal, tuple) and len(goal) != 1:
         raise BadRequest(reason="a name of several queues cannot be read")
     found = await asked(request, "count", "wait_s", "done")
-    count = int(figure(found, "count", 1, COUNT_MAX)) or 1
+    count = int(figure(found, "count", 1, COUNT_MAX))
+    if not count:
+        raise BadRequest(reason=f"count is 1 to {COUNT_MAX}; POST deliveries settles alone")
     wait_s = min(figure(found, "wait_s", 0.0, WAIT_MAX_S), _longest(request))
     orders = [order_of({"delivery": each, "end": "done"}) for each in listed(found, "done")]
     del found  # it waits for long

@@ -113,7 +113,7 @@ async def outermost(request: web.Request, handler: Handler) -> web.StreamRespons
             set_cookie(request, response, request[NEW_KEY])
         return response
     except web.HTTPException as error:
-        return problem(request, error.status, error.reason, error.headers)
+        return problem(request, error.status, _plainer(request, error), error.headers)
     except OmqError as error:
         if isinstance(error, NotLoggedIn) and not request.path.startswith(API):
             return web.Response(status=303,
@@ -149,6 +149,16 @@ async def with_headers(_request: web.Request, response: web.StreamResponse) -> N
     response.headers.setdefault("Cache-Control", "no-store")
     if is_secure(_request):
         response.headers["Strict-Transport-Security"] = "max-age=31536000"
+
+
+def _plainer(request: web.Request, error: web.HTTPException) -> str:
+    """What aiohttp says in two words."""
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        return f"{error.method} is not for this path: {', '.join(sorted(error.allowed_methods))}"
+    if isinstance(error, web.HTTPNotFound) and request.path.startswith(API) and (
+            error.reason == "Not Found"):
+        return f"there is no such path; GET {API}v1/openapi.json lists those that are there"
+    return str(error.reason)
 
 
 def problem(request: web.Request, status: int, text: str, headers: Any = None, *,

@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from omq.base.errors import BadRequest
+from omq.base.names import escape
 from omq.cli.web.console import caller_of, console_of
 from omq.format.property_values import Value
 
@@ -69,8 +70,17 @@ def object_of(data: bytes, *known: str) -> dict[str, Any]:
     """The same of its bytes."""
     found = read_json(data)
     if not isinstance(found, dict) or not found.keys() <= set(known):
-        raise BadRequest(reason=f"the request is an object with the keys {', '.join(known)}")
+        raise BadRequest(reason=f"the request is an object with the keys {', '.join(known)}"
+                         f"{unknown_keys(found, set(known))}")
     return found
+
+
+def unknown_keys(found: Any, known: set[str]) -> str:
+    """What else somebody has sent, in words."""
+    if not isinstance(found, dict):
+        return ", not a list or a value"
+    first = min(found.keys() - known)
+    return f"; {escape(first, 64)!r} is not one of them"
 
 
 def text(found: dict[str, Any], key: str, default: str = "") -> str:

@@ -13,7 +13,7 @@ Invariants: 1. a key that may go and has a READY message is in the turn; one tha
 not go is dropped when it comes up; 2. `in_work` is the number of its ACTIVE entries; 3. a line
 has every READY entry of its key once, and stale items, fewer than those and SLACK; 4. a key without
 messages is kept while its bucket is not full, at most `keys_max` of them; the least recently
-used one goes first, and is counted.
+used one goes first, is counted, and told once in TELL_NS (`to_tell`).
 
 Each event is O(1) in the number of keys (O(log n) with rates and without fair turns).
 """
@@ -32,6 +32,8 @@ from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState
 
 SLACK: Final = 16
+TELL_NS: Final = 3600 * 1_000_000_000
+"""So often at most it is told that keys of a queue were forgotten before their time."""
 _READY = int(EntryState.READY)
 _KEYED, _KEYS, _FORGOTTEN = (int(Counter.KEYED_READY), int(Counter.LIMIT_KEYS),
                              int(Counter.LIMIT_KEYS_FORGOTTEN))
@@ -52,6 +54,8 @@ class Turns:
         self._idle: OrderedDict[int, Key] = OrderedDict()  # without messages, bucket not full
         self.paused: set[int] = set()
         self.due: list[tuple[int, Key]] = []  # heap: who waits for a token
+        self.forgotten = self._told = 0  # before their time
+        self._tell_at = 0
 
     def of(self, name: int) -> Key:
         """The key of this name, which may be new."""
@@ -280,6 +284,15 @@ class Turns:
             _, oldest = self._idle.popitem(last=False)
             self._drop(oldest)
             self._t.counters[_FORGOTTEN] += 1
+            self.forgotten += 1
+
+    def to_tell(self, now: int) -> int:
+        """So many were forgotten since this was asked; 0: none, or it was told a while ago."""
+        count = self.forgotten - self._told
+        if not count or now < self._tell_at:
+            return 0
+        self._told, self._tell_at = self.forgotten, now + TELL_NS
+        return count
 
     def _drop(self, key: Key) -> None:
         self._idle.pop(key.name, None)

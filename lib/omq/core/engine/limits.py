@@ -219,6 +219,12 @@ class Limits:
         by_group = limits.rules.by_group
         return {key_of_text(text, group=by_group) for text in self.paused.get(limits.number, ())}
 
+    def forgotten(self, now: int) -> list[tuple[int, int, int]]:
+        """Queues of which keys were forgotten before their time, and this is to be told: number,
+        how many, and how many are kept."""
+        return [(number, count, limits.rules.keys_max) for number, limits in self.queues.items()
+                if limits.turns is not None and (count := limits.turns.to_tell(now))]
+
     # time
 
     def due(self, now: int) -> int:

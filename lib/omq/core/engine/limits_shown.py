@@ -33,6 +33,7 @@ def queue_told(core: Core, queue: int) -> Facts:
                       and (word := _waits_for(core, turns, key)))
         told |= {"limit_keys": len(turns.keys), "limit_keys_full": waits[BY_PLACES],
                  "limit_keys_rated": waits[BY_RATE], "limit_keys_paused": waits[BY_PAUSE],
+                 "limit_keys_forgotten": turns.forgotten,
                  "paused": ", ".join(core.limits.paused.get(queue, []))}
     return told
 

@@ -170,6 +170,12 @@ class QueueBook:
         """What its limits of work do now."""
         return queue_told(self._core, number)
 
+    def keys_forgotten(self, now: int) -> list[tuple[str, int, int]]:
+        """As core.engine.limits says, by name."""
+        rules = self._core.rules
+        return [(rules[number].name, count, most)
+                for number, count, most in self._core.limits.forgotten(now) if number in rules]
+
     def message_told(self, number: int, qpool: int) -> str:
         """Why its limits do not let this message go; "": they do, or it is not there."""
         slot = self._core.t.slot_of(qpool)

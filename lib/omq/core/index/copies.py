@@ -171,6 +171,19 @@ class IndexCopies:
             np.minimum.at(found, queue[mine], self._vector("e_submitted")[some][mine])
         return {number: int(found[number]) for number in np.flatnonzero(found != _NEVER).tolist()}
 
+    def put_off(self) -> dict[int, int]:
+        """Number of a queue -> how many of its DEFERRED messages a reader has deferred; those that
+        were put with a delay are not among them."""
+        high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)
+        found = np.zeros(self.layout.queues, dtype="<i8")
+        for first in range(0, high, _PIECE_ROWS):
+            some = slice(first, min(first + _PIECE_ROWS, high))
+            queue = self._vector("e_queue")[some].copy()
+            mine = ((self._vector("e_state")[some] == int(EntryState.DEFERRED))
+                    & (self._vector("e_retries")[some] > 0) & (queue < self.layout.queues))
+            np.add.at(found, queue[mine], 1)
+        return {number: int(found[number]) for number in np.flatnonzero(found).tolist()}
+
     def until(self, queue: int, state: EntryState) -> Vector:
         """`until` (wall ns) of the entries of a queue in this state."""
         high = self.high(Counter.ENTRIES_HIGH, self.layout.entries)

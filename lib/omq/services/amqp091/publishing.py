@@ -101,7 +101,7 @@ class Publishing:
     def begin(self, exchange: str, key: str, *, mandatory: bool, immediate: bool) -> None:
         """Refused."""
         if immediate:
-            raise Refused(NOT_IMPLEMENTED, "immediate is not there")
+            raise Refused(NOT_IMPLEMENTED, "immediate=true")
         if self._begun is not None:
             raise Refused(UNEXPECTED, "a method where a content was to come")
         self._begun = exchange, key, mandatory

@@ -9,6 +9,7 @@ the submitter sent CRLF). Everything else travels in properties, named here and 
     mail.id          of the mail: that of the   mail.arrival   when that one came, wall clock,
                      first message made for it                 ns since 1970
     mail.about       of a report: mail.id of what it is about; mail.held: why a filter set it aside
+    mail.tls         "optional" or absent: its sender said so (TLS-Required: No, RFC 8689)
     mail.to.QUEUE    recipients for the reader of QUEUE    mail.orig.QUEUE        same order: the
                      (on LOCAL: mailbox names)                                    address submitted
     error.to, error.status, error.reason    failed recipients, same order, one a line; a single
@@ -45,6 +46,8 @@ ID = "mail.id"
 ARRIVAL = "mail.arrival"
 ABOUT = "mail.about"
 HELD = "mail.held"
+TLS = "mail.tls"
+TLS_OPTIONAL = "optional"
 ERROR_TO = "error.to"
 ERROR_STATUS = "error.status"
 ERROR_REASON = "error.reason"
@@ -221,6 +224,15 @@ def header_fields(body: bytes, scan_bytes: int, at: int = 0) -> Iterator[tuple[b
         name, start, at = field[1].lower(), at, line_end
     if name:
         yield name, start, at
+
+
+def tls_is_optional(body: bytes, scan_bytes: int) -> bool:
+    """Whether the sender would rather have it delivered than encrypted (RFC 8689 section 4.2)."""
+    if b"tls-required" not in body[:scan_bytes].lower():  # nearly all
+        return False
+    said = [body[start:end].partition(b":")[2].strip().lower()
+            for name, start, end in header_fields(body, scan_bytes) if name == b"tls-required"]
+    return said == [b"no"]
 
 
 def header_end(body: bytes, scan_bytes: int) -> int:

@@ -169,6 +169,11 @@ class NamesWorker:
         except (dns.exception.DNSException, ValueError) as error:  # no name for the DNS
             return _never(TTL_MIN_S, "5.1.2", f"{domain} is not a domain: {error}")
 
+    def texts(self, name: str) -> list[bytes] | None:
+        """The TXT records of a name, none where there are none; None: there was no answer."""
+        self._deadline = time.monotonic() + self._timeout_s
+        return self._texts(name)
+
     def _exchangers(self, domain: str) -> Found:
         if problem := domain_problem(domain):
             return _never(TTL_MIN_S, "5.1.2", f"{domain} is not a domain: {problem}")

@@ -104,8 +104,10 @@ class NextHops:
         self._limits: dict[tuple[str, int], PeerLimit] = {}  # of hosts, by their domains
         self._chosen: dict[Peer, dict[str, tuple[Exchanger, LinePolicy]]] = {}
 
-    def of(self, recipient: str, sender: str = "") -> Way:
-        """The way of mail for a recipient, from this sender."""
+    def of(self, recipient: str, sender: str = "", *, tls_optional: bool = False) -> Way:
+        """The way of mail for a recipient, from this sender. `tls_optional`: what the recipient's
+        domain publishes of TLS does not bind it, and no report counts it (RFC 8689, RFC 8460
+        section 3); what omq.conf and routes.conf want does."""
         domain = split_address(recipient)[1]
         peer = self._routes.peer(domain, sender) or self._smarthost
         if peer is not None:
@@ -113,7 +115,7 @@ class NextHops:
                 self._limit(domain, peer)
             if peer.channel != "smtp":
                 return peer
-            return self._named(recipient, domain, peer)
+            return self._named(recipient, domain, peer, tls_optional=tls_optional)
         if not self._mx:
             return _never(recipient, "5.4.4", "no host is configured for this domain")
         if domain.startswith("["):
@@ -122,19 +124,19 @@ class NextHops:
                 return _never(recipient, "5.1.2", "its address literal is not an address")
             if leads_here((address,), self._routes.literals):
                 return _never(recipient, "5.4.6", f"mail for {domain} comes back to this host")
-            return self._named(recipient, domain, Peer(address))
+            return self._named(recipient, domain, Peer(address), tls_optional=tls_optional)
         found = self._exchangers.of(domain)
         if found is None:
             return LookUp(domain)
         if found.problem:
             return _never(recipient, found.status, found.problem)
-        return self._exchanger(recipient, domain, found)
+        return self._exchanger(recipient, domain, found, tls_optional=tls_optional)
 
-    def _named(self, recipient: str, domain: str, peer: Peer) -> Way:
+    def _named(self, recipient: str, domain: str, peer: Peer, *, tls_optional: bool) -> Way:
         """To a host of routes.conf."""
         port = peer.port or self._port
         rule = self._routes.tls_rule(domain, peer.host)
-        wanted = DomainPolicy(domain, rule, self._site, named=True)
+        wanted = DomainPolicy(domain, rule, self._site, named=True, optional=tls_optional)
         exchanger = Exchanger(0, peer.host, ())
         if wanted.level in DANE and not is_address(peer.host):
             name = f"{NAMED}{peer.host}:{port}"
@@ -151,9 +153,10 @@ class NextHops:
         self._choose(made, domain, exchanger, policy)
         return made
 
-    def _exchanger(self, recipient: str, domain: str, found: Found) -> Way:
+    def _exchanger(self, recipient: str, domain: str, found: Found, *, tls_optional: bool) -> Way:
         # A host's name comes from the DNS: what is said of hosts alone does not bind it.
-        wanted = DomainPolicy(domain, self._routes.tls_rule(domain, domain), self._site, found.sts)
+        wanted = DomainPolicy(domain, self._routes.tls_rule(domain, domain), self._site, found.sts,
+                              optional=tls_optional)
         policies: dict[Exchanger, LinePolicy] = {}
         refused: list[tuple[Exchanger, Refused]] = []
         for each in found.ordered():

@@ -24,7 +24,7 @@ from omq.services.mail.rewriting import header_addresses, with_addresses
 from omq.services.mail.routes import Peer, peer_named
 from omq.services.mail.smtp_client import ClientLimits, Mail, SmtpConnection
 from omq.services.mail.smtp_reply import Result, Verdict
-from omq.services.mail.tls_policy import LinePolicy, of_row
+from omq.services.mail.tls_policy import UNCOUNTED, LinePolicy, of_row
 from omq.services.mail.tls_sessions import TlsSession, TlsSessions
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ class SmtpChannel:
         """For each kind of policy that the domains of this mail have: once."""
         alike: dict[LinePolicy, list[str]] = {}
         for domain, policy in self._policies.items():
+            if policy.kind == UNCOUNTED:
+                continue
             alike.setdefault(policy, []).append(domain)
         for policy, domains in alike.items():
             seen = session if session.result or not policy.noted else replace(

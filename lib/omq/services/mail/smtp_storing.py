@@ -89,4 +89,6 @@ class StoringCommands(EnvelopeCommands):
             given.sender, tuple(given.recipients), given.eight_bit or not body.isascii(),
             given.utf8, self._peer, fit(self._helo))
         told = properties_of(given.parameters, given.dsn_requests)
-        return envelope.properties() | told | mail.tracing(given.mail_id, clock.wall_ns())
+        optional = mail.tls_is_optional(body, self.settings.mail_header_scan_bytes)
+        return (envelope.properties() | told | mail.tracing(given.mail_id, clock.wall_ns())
+                | ({mail.TLS: mail.TLS_OPTIONAL} if optional else {}))

@@ -13,6 +13,10 @@ so; MTA-STS, with `unix_mta_sts`; `unix_tls`. DANE that fails is never made good
     dane        what TLSA records say, which travel with the mail
     testing     verify, and where that fails, as `may`: a domain that tests its policy of MTA-STS
 
+A sender may say that TLS is optional (RFC 8689): then DANE of `unix_tls` and MTA-STS, which the
+recipient's domain publishes, do not bind; [tls] and the other levels of `unix_tls`, which are this
+host's own, do.
+
 `dane` falls back to `encrypt` where no record is usable, and to what comes after it where there are
 none; `dane-only` to nothing. Neither does where the DNS has no answer that can be trusted.
 """
@@ -20,7 +24,7 @@ none; `dane-only` to nothing. Neither does where the DNS has no answer that can 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.services.mail.dane import Tlsa
@@ -36,6 +40,8 @@ TESTING: Final = "testing"
 NO_POLICY: Final = "no-policy-found"
 USABLE: Final = "usable"
 UNUSABLE: Final = "unusable"
+UNCOUNTED: Final = ""
+"""In place of a kind of policy: what becomes of the line is in no report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +86,31 @@ class DomainPolicy:
     site: str
     sts: StsPolicy | None = None
     named: bool = False  # the host is named by routes.conf, not by the DNS
+    optional: bool = False  # the sender said so: what the domain publishes does not bind
 
     @property
     def level(self) -> str:
         """What is said first."""
-        return self.rule.level if self.rule is not None else self.site
+        if self.rule is not None:
+            return self.rule.level
+        return "may" if self.optional and self.site in DANE else self.site
 
     def of(self, host: Exchanger) -> LinePolicy | Refused:
-        """For this host."""
+        """For this host. One of mail whose sender said that TLS is optional has no kind: it is in
+        no report (RFC 8460 section 3)."""
+        found = self._of(host)
+        if not self.optional or isinstance(found, Refused):
+            return found
+        return replace(found, kind=UNCOUNTED)
+
+    def _of(self, host: Exchanger) -> LinePolicy | Refused:
         level = self.level
         if level in DANE:
             by_dane = self._by_dane(host)
             if by_dane is not None:
                 return by_dane
             level = "may"
-        sts = self.sts
+        sts = None if self.optional else self.sts
         if sts is not None and (self.rule is None or self.rule.level == "dane") and (
                 level in ("none", "may", "encrypt")):
             return _by_sts(sts, host, self.domain)

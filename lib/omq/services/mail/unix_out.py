@@ -159,7 +159,8 @@ class UnixOutService(ChannelService):
             if each not in ways:
                 problem = problems[each]
                 ways[each] = refused(each, "5.1.3", problem) if problem else (
-                    self._ways.of(each, envelope.sender))
+                    self._ways.of(each, envelope.sender,
+                                  tls_optional=properties.get(mail.TLS) == mail.TLS_OPTIONAL))
         results = [each for each in ways.values() if isinstance(each, Result)]
         unknown = _by_way(ways, LookUp)
         if unknown:

@@ -238,6 +238,9 @@ class QueueManager:
         for queue, count in engine.expiry.counted():
             self._log.event(events.MESSAGES_EXPIRED, REPORT, queue=queue, count=count)
             self._events.note("expired", queue, messages=count)
+        for queue, count, most in engine.queues.keys_forgotten(now):
+            self._log.event(events.KEYS_FORGOTTEN, WARNING, queue=queue, keys=count,
+                            limit_keys_max=most)
         say_old_doubts(self._log, self._events, engine, self._context.settings, self._warned)
         t = engine.index
         slow = ", clients are slowed down until pool.writer has caught up"

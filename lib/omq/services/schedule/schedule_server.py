@@ -11,8 +11,9 @@ of it done; the next start does the rest, and what is as the file says is left a
 from __future__ import annotations
 
 from omq.base import clock, events
-from omq.base.errors import BadSchedule, DuplicateKey, OmqError
+from omq.base.errors import BadSchedule, DuplicateKey, OmqError, UnknownQueue
 from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
+from omq.base.rated_log import NEVER, RatedLog
 from omq.ipc.client.connection import Connection, connect
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Disposition, Done, Fail, Message, Move, Service
@@ -23,6 +24,8 @@ from omq.tasks.schedule_times import shown
 from omq.tasks.schedules import Schedules
 
 _NAME = "schedule.server"
+_MISSING_S = 3600
+"""So often it is told that a schedule has no queue."""
 
 
 class ScheduleService(Service):
@@ -36,6 +39,7 @@ class ScheduleService(Service):
             self.context.paths.root, name=_NAME,
             timeout_s=float(self.context.settings.connect_timeout_s))
         self._schedules = Schedules(self._connection)
+        self._rated = RatedLog(self.context.log, 1, _MISSING_S)
         self._schedules.prepare()
         self._adopt(load_schedules(self.context.conf_dir))
 
@@ -49,6 +53,7 @@ class ScheduleService(Service):
         self._adopt(wanted)
 
     def close(self) -> None:
+        self._rated.flush(NEVER)
         self._connection.close()
 
     def handle(self, message: Message) -> Disposition:
@@ -68,6 +73,8 @@ class ScheduleService(Service):
 
     def refused(self, message: Message, error: OmqError) -> Disposition | None:
         """What was put before under its id is not put again; all else is tried again later."""
+        if isinstance(error, UnknownQueue):
+            self._tell_missing(decode(message.body))
         if not isinstance(error, DuplicateKey):
             return None
         after = step(decode(message.body), clock.wall_ns(), self._schedules.exists).after
@@ -76,6 +83,14 @@ class ScheduleService(Service):
     def _adopt(self, wanted: list[Schedule]) -> None:
         self._schedules.adopt(wanted)
         self.context.log.event(events.SCHEDULES_READ, REPORT, count=len(wanted), queue=QUEUE)
+        for each in wanted:
+            if self._schedules.lacks_queue(each):
+                self._tell_missing(each)
+
+    def _tell_missing(self, schedule: Schedule) -> None:
+        self._rated.event(events.SCHEDULE_WITHOUT_QUEUE, WARNING, schedule.name,
+                          schedule=schedule.name, queue=schedule.queue,
+                          planned=shown(schedule.next_ns, schedule.zone))
 
     def _tell(self, schedule: Schedule, missed: int, skipped: int) -> None:
         """What did not happen when it should have."""

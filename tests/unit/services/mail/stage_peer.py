@@ -64,7 +64,7 @@ class StagePeer:
                 thread.start()
 
     def _session(self, line: socket.socket) -> None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # ValueError: of TLS that __exit__ has closed
             self._talk(line)
         line.close()
 

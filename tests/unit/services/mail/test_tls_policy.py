@@ -97,9 +97,9 @@ def unix(service: Callable[..., Any], message: Callable[..., Any], authority: Au
             "unix_mx": True, "unix_port": port, "unix_ip": "ipv4", "dns_servers": server.address,
             "dns_validates": True, "unix_tls_ca_file": str(authority.file)} | settings)
 
-        def send(*recipients: str) -> Any:
+        def send(*recipients: str, **more: str) -> Any:
             return sent_by(made, message(BODY, {
-                "mail.from": "s@here.test",
+                "mail.from": "s@here.test", **{f"mail.{name}": said for name, said in more.items()},
                 "mail.to.UNIX": "\n".join(recipients or ("x@a.test",))}, queue="UNIX"))
 
         send.server, send.service = server, made  # type: ignore[attr-defined]
@@ -443,6 +443,35 @@ def test_a_policy_that_is_enforced(unix: Any, authority: Authority, policies: An
     assert (row["policy"], row["level"], row["result"]) == ("sts", "verify", "")
     assert row["lines"][:3] == ["version: STSv1", "mode: enforce", "mx: *.a.test"]
     assert len([*(tmp_path / "spool/unix.sts").glob("*.json")]) == 1
+
+
+@pytest.mark.parametrize("wants", [{"unix_tls": "dane"}, {"unix_tls": "dane-only"},
+                                   {"unix_mta_sts": True}])
+def test_what_a_sender_calls_optional_goes_where_tls_is_broken_and_is_not_counted(
+        unix: Any, authority: Authority, policies: Any, noted: Any, wants: dict[str, Any]) -> None:
+    """TLS-Required: No (RFC 8689): what the domain publishes does not bind."""
+    policies(policy("enforce", "mx.elsewhere.test"))
+    context, _ = authority.server("elsewhere.test")
+    for its in (context, None):
+        with StagePeer(context=its) as peer:
+            records = at(peer.port, tlsa(3, 1, 1, authority.certificate)) | STS
+            send = unix(records, peer.port, **wants)
+            assert isinstance(send(), Defer)
+            assert silent(peer)
+            counted = len(noted())
+            assert send(tls="optional") == Done()
+            assert len(peer.received) == 1
+            assert len(noted()) == counted, "a report is not about reports"
+
+
+@pytest.mark.parametrize(("routes", "wants"), [
+    ("[tls]\na.test = encrypt\n", {}), ("[tls]\na.test = dane-only\n", {}),
+    ("", {"unix_tls": "encrypt"})])
+def test_what_this_host_wants_is_not_its_senders_choice(
+        unix: Any, authority: Authority, routes: str, wants: dict[str, Any]) -> None:
+    with StagePeer() as peer:
+        assert isinstance(unix(at(peer.port), peer.port, routes, **wants)(tls="optional"), Defer)
+        assert silent(peer)
 
 
 @pytest.mark.parametrize("names", [("elsewhere.test",), ()])

@@ -149,3 +149,18 @@ def test_what_the_sender_wants_to_be_told_is_kept(server: Callable[..., Any]) ->
     assert properties["mail.ret"] == "hdrs"
     assert properties["mail.envid"] == "a+2Bb"
     assert properties["mail.dsn"] == "a@here.test\tNEVER\t\nb@here.test\tDELAY\trfc822;B@x"
+
+
+def test_whether_its_sender_calls_tls_optional(server: Callable[..., Any]) -> None:
+    """TLS-Required: No (RFC 8689), for unix.out."""
+    running = server()
+    headers = ((b"TLS-Required: No\r\n", True), (b"tls-required:\tno \r\n", True),
+               (b"TLS-Required: Yes\r\n", False), (b"", False),
+               (b"TLS-Required: No\r\nTLS-Required: Yes\r\n", False),
+               (b"Subject: TLS-Required: No\r\n", False),
+               (b"\r\nTLS-Required: No\r\n", False))
+    with running.client() as client:
+        for header, _ in headers:
+            client.sendmail("s@x", ["a@here.test"], b"From: s@x\r\n" + header + b"\r\nx\r\n")
+    assert [put[3].get("mail.tls") == "optional" for put in running.manager.puts] == [
+        optional for _, optional in headers]
