@@ -7,7 +7,7 @@ if that fails it is a line with the `<N>` priority prefix of sd-daemon(3).
 Invariants: 1. an event, or those of a batch (`together`), are one write() on an O_APPEND
 descriptor, so that the lines of many processes do not mix; 2. nothing that a field holds can start
 a new line or reach a terminal unescaped; 3. a log that cannot be written never stops the service:
-the loss is told on stderr, and the first line that goes through again is an event with the number
+the loss goes to stderr, and the first line that goes through again is an event with the number
 of lines that are missing (OM 1125). How the file is followed and bounded: base.log_file.
 
 JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that

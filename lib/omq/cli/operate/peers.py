@@ -111,7 +111,7 @@ def _carry_out(location: Location, options: argparse.Namespace, name: str, conf:
 
 
 def _ready(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf) -> None:
-    """What waits there is tried now; that nothing waits is no error."""
+    """What waits there is tried now; that nothing waits is not an error."""
     from omq.cli.operate.flush import release_mail_of  # numpy: not for who only looks
 
     try:

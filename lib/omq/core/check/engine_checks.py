@@ -113,7 +113,7 @@ class EngineChecks:
     # order
 
     def _check_lanes(self) -> None:
-        """Each READY entry that is not in its chain is in its queue's lane. Twice is no harm:
+        """Each READY entry that is not in its chain is in its queue's lane. Twice does no harm:
         one that was held and released, both at its place; the second is dropped when it comes
         up."""
         core, t, v, high = self._core, self._t, self._t.v, self._high

@@ -1,5 +1,5 @@
 """The part of core.check.invariants that is about limits of work: where the READY entries of queues
-with keys stand, how many of each key are in work, and that who may go is in the turn.
+with keys stand, how many of each key readers have, and that who may go is in the turn.
 """
 
 from __future__ import annotations

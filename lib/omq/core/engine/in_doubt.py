@@ -12,10 +12,10 @@ No journal file is kept for it, be it in doubt for a year.
 
 All its entries, and that of its message, are PREPARED under the same number: `e_until` in the
 index, `until` in the pool, `reason` in frames. Nobody else can hand out, expire, delete or move
-them. What was taken has an attempt counted, what was put has none: so the two are told apart.
+them. What was taken has an attempt counted, what was put has none: so the two can be distinguished.
 
 Invariants: 1. a number is that of one unit in doubt; 2. entries are PREPARED if and only if they
-belong to one; 3. what is missing of a unit is said (`missing`), and one whose message is lost is
+belong to one; 3. what is missing of a unit is noted (`missing`), and one whose message is lost is
 there still, without a name, for an operator to end.
 
 In the middle of a crash: each of the blocks is whole or absent. Before the first nobody was told

@@ -5,7 +5,7 @@ at by numpy before anything is made of it, so a year of files costs reading them
 Names of queues stand at the start of each file, those of readers where they registered.
 
 Invariants: 1. nothing is written; 2. blocks that recovery declared void do not come out; 3. what
-cannot be read is in `findings`, and the rest is told.
+cannot be read is in `findings`, and the rest comes out.
 Errors: SpoolMissing, SpoolOwner, DiskError for a file that cannot be opened.
 """
 

@@ -198,7 +198,7 @@ class Wire:
                         priority: int = limits.PRIORITY_NORMAL, flags: int = _PERSISTENT,
                         pattern: bytes = b"") -> list[str]:
         """The bodies from `start` on, as many as one request takes; their ids. None goes into a
-        container; what else is said of all of them is as wire.outgoing.alike_head has it."""
+        container; what else all of them have is as wire.outgoing.alike_head has it."""
         batch, link = self._batch, self.link
         if not batch.take(queue, messages, start, link.room, priority, flags, pattern):
             # The first does not fit: the next manager may have a smaller channel and threshold.

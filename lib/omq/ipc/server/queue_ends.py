@@ -85,7 +85,7 @@ class QueueEnds:
             self._log.event(events.QUEUE_DELETED, REPORT, queue=rules.name)
 
     def leave(self, number: int) -> None:
-        """Readers that hold nothing read it no more, and are told so."""
+        """Readers that hold nothing read it no more, and learn so."""
         for session in self._sessions.by_id.values():
             if session.queue == number and not session.party.active:
                 self._lose(session)

@@ -1,7 +1,7 @@
-"""What is told of a queue: what it is, and the facts of what is on it.
+"""What a client may ask about a queue: what it is, and the facts of what is on it.
 
-Only names that a client may do something with are told (queue_plane). The facts cost one look over
-the table of entries, so they are asked for, never kept.
+Only names that a client may do something with are listed (queue_plane). The facts cost one look
+over the table of entries, so they are asked for, never kept.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ The answers wait for the commit of their group. Who may: `admin` on the name, `g
 a temporary queue; `show` and `list` tell of what somebody may do anything with. Changes are
 journaled by their frames and an OPERATOR frame with uid, command and reason.
 
-A client that has a queue open under a name that is no longer right is told so when it puts there
-(QueueGone), and opens it again.
+A client that has a queue open under a name that is no longer right gets QueueGone when it puts
+there, and opens it again.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def _body(record: dict[str, Any]) -> bytes:
 
 
 def _id(record: dict[str, Any]) -> bytes:
-    """Of what is defined, whatever is said of it."""
+    """Of what is defined, whatever its arguments are."""
     named = [record["exchange"], *([] if "kind" in record else [record["key"], record["queue"]])]
     return hashlib.sha256(json.dumps(named).encode()).digest()[:24]
 

@@ -292,7 +292,7 @@ class Line:
         return broken(self._channel, reason)
 
     def close(self, *, politely: bool) -> None:
-        """`politely`: the other side is told, and has a moment to say so, too."""
+        """`politely`: the other side gets a close, and has a moment to answer with its own."""
         try:
             if politely and not self._eof:
                 self._connection.close()

@@ -212,7 +212,7 @@ class ChannelLink:
             self._leave()
 
     def _leave(self) -> None:
-        """Its place first: whatever is wrong with the rest, its channel can come again."""
+        """Its place first: whatever is wrong with the rest, its channel can connect again."""
         self._over = True
         if self._asked is not None and self._host.channels.get(self._asked.key) is self:
             del self._host.channels[self._asked.key]
@@ -271,7 +271,7 @@ class ChannelLink:
         session.kick()
 
     async def stolen(self) -> None:
-        """Its channel has come again."""
+        """Its channel has connected again."""
         if not self._over:
             assert self._asked is not None
             self._host.rated.event(events.CHANNEL_ADOPTED, REPORT, self._session.peer,

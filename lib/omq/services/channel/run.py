@@ -50,7 +50,7 @@ RUNNING, RETRYING, OUT_OF_STEP, IDLE, STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is told of a channel that runs (run/channels.json)."""
+    """What is published about a channel that runs (run/channels.json)."""
 
     channel: str
     state: str = "starting"

@@ -289,7 +289,7 @@ def recipients_of(properties: Mapping[str, str], queue: str) -> list[tuple[str, 
 
 
 def delivery_fields(sender: str, original: str) -> bytes:
-    """The header fields of final delivery, to stand on top of the body."""
+    """The header fields of final delivery, to go on top of the body."""
     text = f"Return-Path: <{mail.one_line(sender)}>\r\nDelivered-To: {mail.one_line(original)}\r\n"
     return text.encode("utf-8", "replace")
 
