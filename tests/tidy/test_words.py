@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.words import (
     found,
     main,
     of_module,
+    of_programs,
     prose,
     texts,
 )
@@ -66,6 +68,16 @@ def test_texts_docstrings_and_comments_are_looked_at_and_keys_and_code_are_not()
         "x.py:7: 'mended': write fixed",
         "x.py:8: 'is no queue': write is not a",
         "x.py:9: 'in work': write is processing"]
+
+
+def test_each_place_of_programs_is_looked_at(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (*PROGRAMS, "conf"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / ("x.conf" if place == "conf" else "x.py")).write_text("# mended\n")
+    monkeypatch.setattr("tests.words.ROOT", tmp_path)
+    assert [line.split(":")[0] for line in of_programs()] == [
+        "lib/x.py", "tools/x.py", "recovery/x.py", "spark/x.py", "conf/x.conf"]
 
 
 def test_what_is_allowed_is_in_use() -> None:
