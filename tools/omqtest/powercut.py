@@ -1,8 +1,9 @@
 """`omqtest powercut`: options, the three modes, the verdict that they print.
 
 No program can fake pulling the plug. `pull` puts messages for as long as the machine has power and
-prints, for each, its line when omq has acknowledged it. The lines must leave the machine at once, so it is run over ssh from another
-one. `verify` recovers the spool when power is back and looks for every line.
+prints, for each, its line when omq has acknowledged it. The lines must leave the machine at once,
+so it is run over ssh from another one. `verify` recovers the spool when power is back and looks for
+every line.
 
     line := "acknowledged RUN KEY"; KEY names the body, see clients.py
 """

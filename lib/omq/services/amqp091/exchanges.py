@@ -195,9 +195,9 @@ def _read(body: bytes) -> dict[str, Any] | None:
 
 
 def matches(pattern: str, key: str) -> bool:
-    """Whether a binding key of a topic exchange means this routing key: words between points; `*` is
-    one word, `#` any number of them (AMQP 0-9-1, 3.1.3.3). The time is that of words times words,
-    whatever a stranger has made of the pattern."""
+    """Whether a binding key of a topic exchange means this routing key: words between points; `*`
+    is one word, `#` any number of them (AMQP 0-9-1, 3.1.3.3). The time is that of words times
+    words, whatever a stranger has made of the pattern."""
     wanted, words = pattern.split("."), key.split(".") if key else []
     if not pattern:
         wanted = []
