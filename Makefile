@@ -264,8 +264,7 @@ deb: wheel
 release: setup-dev release-tools
 	rm -rf dist
 	$(MAKE) --no-print-directory sdist
-	$(MAKE) --no-print-directory sbom
-	$(MAKE) --no-print-directory deb
+	$(MAKE) --no-print-directory sbom deb
 	tools/wheels $(BIN) dist $(PYTHONS)
 	tools/release sums dist
 	tools/release check dist
