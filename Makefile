@@ -19,16 +19,16 @@
 #   make bench              speed and memory, as a table and JSON
 #   make setup-peers        Redis, PostgreSQL, RabbitMQ, beanstalkd and Postfix into build/peers,
 #                           nothing into the system; what the next two need
-#   make bench-peers        omq beside them, by turns: tables, JSON, picture, PERFORMANCE.md
+#   make bench-peers        omq compared with them, in turns: tables, JSON, picture, PERFORMANCE.md
 #   make bench-tasks        omq, Redis and RabbitMQ as brokers of Celery and dramatiq: rates, what faults lose
-#   make bench-aims         every other aim of PERFORMANCE.md, beside its peer where it has one
+#   make bench-aims         every other aim of PERFORMANCE.md, with its peer where it has one
 #   make bench-spark        speed of the analytics, as ratios within one run; LONG=1 for 10 M messages
 #   make wheel              dist/omq_base-*.whl and omq_suite-*.whl, to be installed together
 #   make wheels             omq-base with the fast path compiled, a manylinux wheel for each of
 #                           PYTHONS (3.11 to 3.14 in PATH); needs gcc and python3-dev of each
 #   make sdist              dist/omq_base-*.tar.gz (all of this) and omq_suite-*.tar.gz
 #   make sbom               dist/omq-VERSION.cdx.json: what is in an installation (CycloneDX)
-#   make bench-network      clients of AMQP beside native ones, idle ones, and at RabbitMQ
+#   make bench-network      clients of AMQP compared with native ones, idle ones, and at RabbitMQ
 #   make hashes             requirements.txt anew from constraints.txt, with hashes from the index
 #   make deb                dist/omq_VERSION_ARCH.deb, for the machine's own Python; compiled;
 #                           dist/omq-mta_VERSION_all.deb, for who wants omq to be the host's sendmail
@@ -195,7 +195,7 @@ dictionary: setup-spark
 	$(BIN)/python -m omqtools.omqspark.dictionary build/dictionary/tables >build/dictionary.md
 	mv build/dictionary.md lib/omq/docs/DATA-DICTIONARY.md
 
-# Clients of AMQP beside native ones; needs python-qpid-proton.
+# Clients of AMQP compared with native ones; needs python-qpid-proton.
 bench-network: setup-peers
 	$(BIN)/python -m tests.bench.network
 	$(BIN)/python -m tests.bench.network_idle
@@ -264,8 +264,7 @@ deb: wheel
 release: setup-dev release-tools
 	rm -rf dist
 	$(MAKE) --no-print-directory sdist
-	$(MAKE) --no-print-directory sbom
-	$(MAKE) --no-print-directory deb
+	$(MAKE) --no-print-directory sbom deb
 	tools/wheels $(BIN) dist $(PYTHONS)
 	tools/release sums dist
 	tools/release check dist

@@ -8,7 +8,8 @@ the last benchmark that its section named before it, or command in a block of co
 has for the section or the document. What is not measured but a limit or a fact of a protocol says
 so (FACT). Numbers in code, links, dates, versions and names of standards are no claims.
 
-A test says that each claim has a command, and that each command exists.
+A test says that each claim has a command, and that each command exists. What takes long, or needs
+more than this repository, is listed at the end (DEAR).
 """
 
 from __future__ import annotations
@@ -43,6 +44,21 @@ SECTIONS: Final = {
     (f"{DOCS}/NETWORK.md", "On bad lines"):
         "OMQ_CRASH_LONG=1 python -m pytest tests/crash/daemons/test_channel_storm.py",
 }
+_PEERS: Final = "RabbitMQ, Redis, PostgreSQL and Postfix (make setup-peers)"
+DEAR: Final = {
+    "make bench-peers": f"about half an hour, alone on the machine; {_PEERS}",
+    "make bench-aims": f"about an hour, alone on the machine; {_PEERS}; `--only` takes one of them",
+    "make bench-network": f"minutes for each of four; {_PEERS}",
+    "make bench-tasks": f"five minutes for two libraries; {_PEERS}",
+    "make crash": "simulated power cuts for HOURS=0.1, then mutants and storms: an hour or more",
+    "make run": "a minute or two, and the set-up once",
+    "python -m tests.bench.two_trees": "two checkouts, the older one of before the change",
+    "python -m tests.bench.network_peers": _PEERS,
+    "python -m tests.bench.amqp091_peers": _PEERS,
+    "python -m tests.bench.peers.round_trips": _PEERS,
+    "python -m tests.bench.tasks.job_queues": _PEERS,
+}
+"""What a command takes that is not done in three minutes, or needs more than this repository."""
 _COMMAND: Final = re.compile(
     r"`((?:make [a-z-]+|(?:\.venv/bin/)?python -m tests\.[\w.]+)(?: [^`]*)?)`")
 _TYPED: Final = re.compile(
@@ -144,6 +160,10 @@ def main(words: list[str]) -> int:
         shown = f"{place:20} {each.command}\n{'':20}   {each.section}: {'; '.join(each.numbers)}"
         if not words or any(word.lower() in shown.lower() for word in words):
             print(shown)
+    if not words:
+        print("\nWhat takes longer than three minutes, or needs more than this repository:")
+        for command, cost in DEAR.items():
+            print(f"  {command}: {cost}")
     return 0
 
 

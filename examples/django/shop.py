@@ -4,7 +4,7 @@
     python shop.py relay                   puts what a crash has left: at the start, and by a timer
 
 The message is a row of the order's own transaction. When that is committed the row is put on the
-queue and deleted. Who dies before the put leaves the row for the next relay; who dies behind it
+queue and deleted. Who dies before the put leaves the row for the next relay; who dies after it
 puts once more under the same key, and the queue, which remembers keys for a day, takes it once.
 """
 

@@ -27,7 +27,7 @@ class Order(BaseModel):
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """One connection for all requests; behind a fork of the server each worker has its own."""
+    """One connection for all requests; after a fork of the server each worker has its own."""
     async with omq.aio.connect(SPOOL, name="orders") as app.state.queues:
         yield
 

@@ -97,7 +97,7 @@ def decode(message: HasBody) -> Any: ...
 @overload
 def decode(message: HasBody, model: type[T]) -> T: ...
 def decode(message: HasBody, model: type[T] | None = None) -> Any:
-    """The value, by the content type; JSON where none is said. `model`: a class of pydantic."""
+    """The value, by the content type; JSON if none is given. `model`: a class of pydantic."""
     kind = content_type(message.properties)
     value = read(message.body, kind)
     if model is None:

@@ -6,7 +6,7 @@ operator knows which are right (--uuid).
 
 Term and role are kept where the old file can be read. Else the term is the highest one in the
 journal, and of an instance that had standbys only the operator knows what this spool was (--role):
-taken for a primary by mistake it would serve next to the real one.
+taken for a primary by mistake it would serve alongside the real one.
 
 Errors: NotRepairable, SpoolMissing, SpoolOwner, DiskError, SpoolFull.
 """

@@ -41,7 +41,7 @@ def read_headers(paths: SpoolPaths, uuid: bytes) -> list[Found]:
 
 
 def judge(history: History, control: PoolControl | None, judged: list[Found]) -> list[Found]:
-    """What the history's pass has found, by the checkpoint; `judged`: what is said already."""
+    """What the history's pass has found, by the checkpoint; `judged`: what is reported already."""
     checkpoint = control.lsn if control is not None else 0
     told = {each.lsn for each in judged if each.case is Case.JOURNAL_POSITION}
     places = {(each.file, each.offset) for each in judged if each.case is Case.JOURNAL_BLOCK}

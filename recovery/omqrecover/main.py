@@ -257,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
 def _looking(parser: argparse.ArgumentParser, run: object) -> None:
     parser.add_argument("spool", type=Path, metavar="SPOOL")
     parser.add_argument("--no-bodies", action="store_true",
-                        help="do not read bodies, store and containers: faster")
+                        help="do not read bodies, store and containers (faster)")
     add_json(parser)
     parser.set_defaults(run=run)
 

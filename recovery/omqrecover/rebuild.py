@@ -4,7 +4,7 @@
        build    msgpool.rebuild/ from all frames, by the redo of every start, with checkpoints
     2. complete the file msgpool.rebuild/complete says what was built: from here on it is finished
     3. bodies   archived files that hold bodies of live messages are copied to archive/
-    4. cut      journal files behind the point are moved to quarantine/, a new journal file is made
+    4. cut      journal files after the point are moved to quarantine/, a new journal file is made
     5. swap     msgpool/ moves to quarantine/, msgpool.rebuild/ takes its name
 
 Invariants: 1. nothing of the spool is changed before 2 is durable; a killed build begins anew, what

@@ -114,7 +114,7 @@ def _survey(paths: SpoolPaths, uuid: bytes, control: ControlState, pool: Pending
 
 def _with_history(judged: list[Found], paths: SpoolPaths, history: History,
                   control: PoolControl | None) -> list[Found]:
-    """What the judge has found next to the pool files, which have their own."""
+    """What the judge has found besides the pool files, which have their own."""
     seen = (journal_survey.with_history(each, paths, history, control) for each in judged
             if each.case not in _OF_POOL)
     return [each for each in seen if each is not None]

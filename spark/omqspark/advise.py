@@ -3,8 +3,8 @@
 Each queue's day is replayed (whatif.py) with one reader, two, three ...; an hour needs the smallest
 number with which 95 of 100 messages that arrived in it waited no longer than wished. A number holds
 for the whole day in its replay, so an hour after a busy one is not asked for less than it takes to
-work off what that one left, with its own number. Days are told apart: what is still on the queue at
-midnight is told by the day on which it arrived.
+work off what that one left, with its own number. Days are separate: what is still on the queue at
+midnight counts for the day on which it arrived.
 
 No advice where the replay of what happened is more than ERROR_SHARE_MAX off (`refused`), nor where
 READERS_MAX readers do not help (`readers` null): then the work itself takes longer.

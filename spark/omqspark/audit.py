@@ -9,10 +9,10 @@ findings: a message whose end stood there is called lost. `uncertain` then says 
 as a whole: look at the damage first.
 
 What is judged ends with the last file in the tables (`data_to`). `not_judged` says what was left
-out and why: "clean" is said of the rest only. What is wrong with files was found when they were
-read, and comes from the manifest; files that could not be read are looked at again. Messages that
-had ended at the last audit are not looked at again (audited.py). More than memory has room for is
-looked at in steps, without Spark (audit_steps.py).
+out and why: "clean" is the verdict on the rest only. What is wrong with files was found when they
+were read, and comes from the manifest; files that could not be read are looked at again. Messages
+that had ended at the last audit are not looked at again (audited.py). More than memory has room for
+is looked at in steps, without Spark (audit_steps.py).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def passed_over(known: Manifest, archive: str) -> tuple[list[Finding], list[int]
 
 def audit(lake: Lake, archive: str, *, pool: Path | None, attempts_max: int = ATTEMPTS_MAX,
           say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """The verdict: counts by kind, examples, what was judged, and what not. `say` is told how far
+    """The verdict: counts by kind, examples, what was judged, and what not. `say` hears how far
     one is that goes in steps."""
     known = lake.known()
     with ids(lake) if pool is not None else nullcontext() as keep:

@@ -8,7 +8,7 @@ event of 28 columns, Arrow's takes half a one. One task alone is the driver's.
 
 A file is written under a name that readers pass over (it begins with a dot) and appears by rename.
 Names and bytes depend on the archive only, so a task that is tried again, or twice at once, comes
-to the same files. The directory is emptied first; what counts is said by current.json (pipeline).
+to the same files. The directory is emptied first; current.json says what counts (pipeline).
 Errors: OSError of the file system (full, not there), which fails the run.
 """
 
@@ -52,7 +52,7 @@ Finding = dict[str, Any]
 
 @dataclass
 class Written:
-    """What a task has written. `more`: kind -> how many findings there are beside `findings`."""
+    """What a task has written. `more`: kind -> how many findings there are besides `findings`."""
 
     rows: int
     findings: list[Finding]

@@ -49,7 +49,7 @@ def _dated(axis: Any) -> None:
 
 
 def _legend(axis: Any) -> None:
-    """Beside the picture, never on it."""
+    """Next to the picture, never on it."""
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
 

@@ -2,7 +2,7 @@
 
 A name as argument is a column, everywhere where pyspark has it so; other values are literals. Where
 the engines differ, it is Spark's meaning that is written: whole numbers stay 64 bits wide, nulls
-come first where the order rises, and `max_by` gives the null that stands next to the highest value.
+come first where the order rises, and `max_by` gives the null that is next to the highest value.
 Errors: none here.
 """
 

@@ -20,7 +20,7 @@ FEW_ROWS: Final = 20_000
 
 def by_message(table: pa.Table) -> pa.Table:
     """Messages or stays in the order of their numbers, and of arrival: then numbers, instants and
-    sizes stand beside those that are near to them or the same, and who asks for one message reads
+    sizes are next to those that are near to them or the same, and who asks for one message reads
     one row group. Other tables as they are."""
     keys = order(table.schema.names)
     return table.sort_by([(name, "ascending") for name in keys]) if keys else table
@@ -34,7 +34,7 @@ def order(names: Sequence[str]) -> list[str]:
 
 
 def how(schema: pa.Schema, rows: int) -> dict[str, Any]:
-    """How columns of a file of so many rows are written: what Arrow's writers are told."""
+    """How columns of a file of so many rows are written: the options of Arrow's writers."""
     rising = [field.name for field in schema if rises(field)]
     return {"compression": "zstd", "store_schema": False,  # Parquet's own says as much, in half
             "write_statistics": rows >= FEW_ROWS,

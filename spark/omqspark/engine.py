@@ -1,6 +1,6 @@
-"""By which engine a batch is told: Spark, or DuckDB in this process where its rows are few.
+"""By which engine a batch is computed: Spark, or DuckDB in this process where its rows are few.
 
-What an event means is said once, in the expressions of lifecycle.py, gold.py and so on. They are
+What an event means is written once, in the expressions of lifecycle.py, gold.py and so on. They are
 written with the names of pyspark; here these names stand for those of the engine at hand: pyspark's
 own, or duck_columns.py, which makes the same of them in DuckDB's SQL. A Spark plan costs a tenth of
 a second of processor even over nothing, and a batch needs some 34 of them; DuckDB's cost

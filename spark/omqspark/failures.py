@@ -86,8 +86,8 @@ def _of_duckdb(error: Exception) -> bool:
 
 
 def _jvm_has_ended() -> bool:
-    """The one that this process has started. Who asks it for a class meanwhile is told by py4j that
-    there is no such class, or is given what cannot be called."""
+    """The one that this process has started. To whoever asks it for a class meanwhile py4j says
+    that there is no such class, or gives what cannot be called."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)

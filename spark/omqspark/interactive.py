@@ -41,7 +41,7 @@ def library() -> str:
 
 
 def script(value: Any) -> str:
-    """JSON that may stand in a <script>; what is not a number is null, a gap."""
+    """JSON that may be in a <script>; what is not a number is null, a gap."""
     return json.dumps(_plain(value), allow_nan=False).replace("<", "\\u003c")
 
 

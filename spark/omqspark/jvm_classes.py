@@ -37,7 +37,7 @@ ARCHIVES_KEPT: Final = 2  # two installations of one user do not drive out each 
 JVM_ENDS_S: Final = 300.0
 """It writes the file as it ends: seconds, or minutes on a busy host."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+@-]+")
-"""What can stand in an option of spark-submit without a thought about quotes."""
+"""What can be in an option of spark-submit without quotes."""
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 """It warns of each class that it cannot keep; the errors of a file that does not fit are none."""
 

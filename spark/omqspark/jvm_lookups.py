@@ -36,7 +36,7 @@ class Remembered:
 
 def remember(jvm: JVMView) -> None:
     """From now on these classes are not looked up. One that this pyspark does not have is left out:
-    whoever asks for it is told so then."""
+    whoever asks for it gets the error then."""
     for name in CLASSES:
         found = getattr(jvm, name)
         if isinstance(found, JavaClass):

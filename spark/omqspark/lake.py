@@ -22,8 +22,8 @@ EVENTS_OF: Final = {"bronze": "events", "names": "dict"}  # which columns they h
 
 class Lake(Out):
     """See the module. `few`: the driver can hold what the batch at hand writes (parquet.py).
-    `engine`: a session, or one that is made when somebody needs it; then few rows are told without
-    (engine.py)."""
+    `engine`: a session, or one that is made when somebody needs it; then few rows are computed
+    without (engine.py)."""
 
     def __init__(self, engine: SparkSession | Later, out: str) -> None:
         super().__init__(out)

@@ -291,7 +291,7 @@ def with_work(stays: DataFrame, before: DataFrame | None, worked: DataFrame | No
             F.max("last_lsn").alias("before_lsn"),
             F.max_by("last_ns", "last_lsn").alias("before_ns"))
         stays = stays.join(ended, key, "left")
-        # What ended last is said by the LSNs: a clock may have been ahead for a while.
+        # The LSNs say what ended last: a clock may have been ahead for a while.
         behind = F.coalesce(F.lag("left_lsn").over(order), F.lit(0))
         ended_ns = F.when((F.col("before_lsn") < F.col("left_lsn")) & (
             behind < F.col("before_lsn")), F.col("before_ns")).otherwise(ended_ns)

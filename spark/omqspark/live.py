@@ -118,7 +118,7 @@ class Live:
     def end(self, start: Position, *, files_max: int = 0, up_to: int = 1 << 62,
             wait: Waiting | None = None) -> Position:
         """How far one can read from `start`: at most `files_max` files (0: all there are), not
-        above the LSN `up_to`. `wait`: not over a missing file; it is told of that. ArchivePruned,
+        above the LSN `up_to`. `wait`: not over a missing file; it hears of that. ArchivePruned,
         OffsetUnknown."""
         return self._looked(start.file, lambda: self._end(start, files_max or 1 << 40, up_to, wait))
 

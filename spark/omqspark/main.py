@@ -172,7 +172,7 @@ def _biography(lake: Lake, options: argparse.Namespace) -> int:
 
 
 def _read_ahead() -> None:
-    with suppress(ImportError):  # whoever needs it is told what is missing
+    with suppress(ImportError):  # whoever needs it gets an error that names it
         import_module("omqtools.omqspark.report")
 
 

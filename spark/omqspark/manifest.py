@@ -123,7 +123,7 @@ class Manifest:
                        + [record.batch for record in self.files.values()], default=-1)
 
     def counted(self) -> set[int]:
-        """Numbers of the files whose messages are told."""
+        """Numbers of the files whose messages are in the tables."""
         return {number for batch in self.batches for number in batch.files}
 
     def bronze(self) -> list[int]:
@@ -179,7 +179,7 @@ class Manifest:
 
 
 def of_another(where: str, version: int, mine: int) -> BadRequest:
-    """What is said of tables that another version of omq-spark has made."""
+    """The error for tables that another version of omq-spark has made."""
     what = ("an older omq-spark; 'omq-spark run --incremental' upgrades it" if version < mine
             else "a newer omq-spark")
     return BadRequest(reason=f"the tables of {where} were made by {what}")

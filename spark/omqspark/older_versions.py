@@ -1,4 +1,4 @@
-"""Tables that an older omq-spark made: their events stay, everything else is told anew.
+"""Tables that an older omq-spark made: their events stay, everything else is computed anew.
 
 Version 7 stored columns that follow from others (derived.py). Version 6 had columns named as words
 of SQL (`left`, `end`), no waits without the sender's delay, and sketches that differed from run to

@@ -1,6 +1,6 @@
 """One OUT directory without Spark: where its tables lie, what counts, its small files.
 
-What counts is said by the manifest alone. Directories of batches that it does not name are left by
+The manifest alone says what counts. Directories of batches that it does not name are left by
 a run that was killed, or are void; nobody reads them, and the next publication removes them.
 Errors: BadRequest, NoTables, OutBusy, OutHeld.
 """

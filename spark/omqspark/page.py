@@ -1,7 +1,7 @@
 """The report's page: styles for light and dark, and how its pictures become plotly's.
 
 One file that needs nothing else: plotly.js is inlined. Who has no JavaScript sees the PNG files
-that lie beside. Colours of texts and axes are those of the page, also when the reader's system
+that lie next to it. Colours of texts and axes are those of the page, also when the reader's system
 changes between light and dark; on a narrow page legends go below the picture.
 """
 

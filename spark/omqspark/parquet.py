@@ -3,10 +3,10 @@ Many rows in an object store go through Spark's Python workers (worker_files.py)
 
 Few rows are read and written by Arrow in the driver, and are one partition for Spark: its own
 readers and writers, its shuffles and its adaptive execution cost a JVM that has just started more
-than such rows do (ADR 0104). What an event means is said by the same Spark expressions in both
+than such rows do (ADR 0104). The same Spark expressions say what an event means in both
 ways, so the rows are the same; only how they come in and go out differs.
 
-    WHERE/key=value/.../part-NNNNN.parquet    partition columns stand in the path, as Spark has it
+    WHERE/key=value/.../part-NNNNN.parquet    partition columns are in the path, as Spark does it
 
 In the middle of a crash: a folder that is written is one of a batch that does not count yet
 (manifest.py); it is emptied first, so a batch that is done again comes to the same files.
@@ -213,7 +213,7 @@ def _read(where: str, info: Any, values: dict[str, str | None], arrow: pa.Schema
 
 def save(frame: DataFrame, where: str, apart: Sequence[str] = (), *, few: bool,
          append: bool = False) -> pa.Table | None:
-    """Write rows below a folder in place of what is there (or beside it: `append`), apart by some
+    """Write rows below a folder in place of what is there (or in addition: `append`), apart by some
     columns. `few`: the driver can hold them, and has them."""
     if few:
         table = frame.toArrow()

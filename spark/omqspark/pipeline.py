@@ -13,7 +13,7 @@
     (manifest.py) OUT/tables.json, */_delta_log  the same for people, as Delta tables (tables.py)
 
 A batch is some archive files in the order of their numbers, which is that of their LSNs. A file
-that comes late takes its place in that order: the batches that tell files behind it are void, and
+that comes late takes its place in that order: the batches with files after it are void, and
 all their files are done once more, with it, from the events that bronze already has. They go on
 from the last batch before it whose state (`open`, `worked`, `known`) is still there, so tables are
 always those of one run over the same files; to read some files again by command is the same.
@@ -155,7 +155,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
     for table, rows in zip(LIVES[::-1], lives, strict=True):  # known also where there are no rows
         index.schemas[table] = packed(rows, table).schema.json()
     end_ns = max((known.files[file].time_max for file in counted), default=0)
-    # Minutes in which nothing happened, behind the end of the batch before, have not been shown.
+    # Minutes in which nothing happened, after the end of the batch before, have not been shown.
     since = [max(known.files[file].time_max for file in told_before)] if told_before else []
     news = News(min([known.files[file].begins[1] for file in files] + since),
                 max((known.files[file].last_lsn for file in told_before), default=0), forced)
@@ -172,7 +172,7 @@ def _process(lake: Lake, known: Manifest, job: Job, files: list[int], number: in
 
 
 def _next(lake: Lake, known: Manifest, job: Job, files: list[int]) -> list[int]:
-    """Those of these files that are told together: as many as need no Spark; if not even the first
+    """Those of these files that make one batch: as many as need no Spark; if not even the first
     is so small, all (ADR 0177)."""
     if not isinstance(lake.engine, Later):
         return files
@@ -245,8 +245,8 @@ class Called:
 def _lives(lake: Lake, spent: DataFrame, events: DataFrame, number: int, ends: Ends,
            called: Called) -> tuple[DataFrame, DataFrame]:
     """Stays and messages, apart by whether the message has ended, as they are written; and the
-    events of the open ones. Few stays are made beside the messages, on another core: which of them
-    are open is said behind that."""
+    events of the open ones. Few stays are made at the same time as the messages, on another core:
+    which of them are open is known after that."""
     told = lived(spent, "stays", called.queues, called.joined)
     with ThreadPoolExecutor(1) as beside:
         if is_columnar():

@@ -1,6 +1,6 @@
-"""What people read beside codes and nanoseconds: timestamps, names of queues, words for frames.
+"""What people read besides codes and nanoseconds: timestamps, names of queues, words for frames.
 
-Columns that are added: `NAME` beside `NAME_ns`, a timestamp (an instant, in microseconds; UTC in
+Columns that are added: `NAME` next to `NAME_ns`, a timestamp (an instant, in microseconds; UTC in
 the files); `NAME_name` next to the number of a queue or a client; `NAME_how` next to the type of a
 frame; `day`, by which tables are partitioned. No column is named as a word of SQL: RENAMED says
 which were (`omq-spark tables --old-names` has views with the names of before).

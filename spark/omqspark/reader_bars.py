@@ -1,4 +1,4 @@
-"""Which readers the report shows as bars, and what stands next to each."""
+"""Which readers the report shows as bars, and what is next to each."""
 
 from __future__ import annotations
 

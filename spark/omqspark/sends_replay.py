@@ -61,7 +61,7 @@ class _Replay:
         self._scheduler = Scheduler(Rules().changed(changed))
         self._mlists = [_mlist(number, each) for number, each in enumerate(record.sends)]
         self._sends = record.sends
-        self._ends: list[tuple[float, int, int]] = []  # of what is in work: time, -, process
+        self._ends: list[tuple[float, int, int]] = []  # of what is being sent: time, -, process
         self._count = 0  # of those that were begun with
         self.waits = [0.0] * len(record.sends)
 
@@ -90,7 +90,7 @@ class _Replay:
 
     def _rule(self, since: Since, now: float) -> None:
         self._scheduler.rules = since.rules.changed(self._changed)
-        if since.begins:  # what was in work is done with, what was not begun is to be sent
+        if since.begins:  # what was begun is done with, what was not is to be sent
             self._ends.clear()
             for process in list(self._scheduler.processes.values()):
                 had = self._scheduler.given_back(process, now)

@@ -71,7 +71,7 @@ AUDIT_ROW_BYTES: Final = 512
 SIZES: Final = {"m": 1 << 20, "g": 1 << 30}
 SPARK_LEAST: Final = 512 << 20
 """Of the JVM: it refuses to start with less than 450 MiB of heap that it can use at once."""
-PARTITION_FRAMES: Final = 250_000  # of one task behind a shuffle, at most
+PARTITION_FRAMES: Final = 250_000  # of one task after a shuffle, at most
 PARTITIONS_MAX: Final = 20_000
 ENDS_S: Final = 30.0  # within which tasks that are cancelled end, or are left to their fate
 CONF: Final = Path(__file__).with_name("conf")

@@ -14,7 +14,7 @@ from omq.format.journal import FrameFlag, FrameType
 
 @dataclass(frozen=True)
 class Meaning:
-    """A table: what a row of it is, and what its columns are, beside those of EVERYWHERE."""
+    """A table: what a row of it is, and what its columns are, besides those of EVERYWHERE."""
 
     row: str
     columns: Mapping[str, str]

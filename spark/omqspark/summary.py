@@ -1,6 +1,6 @@
-"""What was unusual, in words: each sentence by a rule that stands here, with the command that shows
-more. Nothing else makes a sentence; if no rule says anything, that is said, and up to when. Of
-tables without a message it is said that there was nothing to look at.
+"""What was unusual, in words: each sentence by a rule in this module, with the command that shows
+more. Nothing else makes a sentence; if no rule says anything, one sentence says so, and up to when.
+Of tables without a message it says that there was nothing to look at.
 
     audit       a kind of finding that is not zero, and whether it may be the cause of others; at
                 the end what was not judged
@@ -47,7 +47,7 @@ FOUND: Final = {
 """What the audit's kinds are called: one, several."""
 NOT_JUDGED: Final = {"files": "the newest files", "before": "what came before",
                      "since": "what came after the audit"}
-"""What `not_judged` names beside kinds."""
+"""What `not_judged` names besides kinds."""
 Tables = Mapping[str, pd.DataFrame]
 
 

@@ -225,7 +225,7 @@ MUTANTS: Final = (
            "        entry=Entry(PartState.READY, attempts=False)",
            '"committed{it.on}", _READER | _OPERATOR,\n'
            "        entry=Entry(PartState.HELD, attempts=False)"),
-    Mutant("a backout forgets what a unit in doubt put", "core/engine/unit_ends.py",
+    Mutant("a backout forgets what a unit in doubt put", "core/engine/in_doubt.py",
            "        _undo(core, by, entry, flags)\n", "        core.back(entry)\n"),
     Mutant("a unit in doubt is given back what it took twice", "core/engine/in_doubt.py",
            "            if entry == unit.own:", "            if entry != unit.own and not commit:\n"

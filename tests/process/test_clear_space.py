@@ -10,7 +10,7 @@ import pytest
 
 from omq.base import clock
 from omq.format.index import Counter
-from omq.services.pool.early_rounds import PAUSE_NS, ROUNDS_MAX, ROUNDS_MIN, Hurry
+from omq.services.pool.following import PAUSE_NS, ROUNDS_MAX, ROUNDS_MIN, Hurry
 from tests.process.instance import MANAGER, WRITER, Instance, instance
 from tests.waiting import until
 

@@ -7,7 +7,17 @@ import re
 
 import pytest
 
-from tests.claims import DOCS, DOCUMENTS, FACT, SECTIONS, all_claims, claims, command_of, main
+from tests.claims import (
+    DEAR,
+    DOCS,
+    DOCUMENTS,
+    FACT,
+    SECTIONS,
+    all_claims,
+    claims,
+    command_of,
+    main,
+)
 from tests.tidy.tree import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -91,3 +101,12 @@ def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["network.md"]) == 0
     said = capsys.readouterr().out
     assert "NETWORK.md:" in said and "make bench-network" in said and "README.md:" not in said
+
+
+def test_what_is_dear_is_listed_and_is_the_command_of_a_claim(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    commands = {each.command for each in all_claims()}
+    assert [dear for dear in DEAR if not any(each.startswith(dear) for each in commands)] == []
+    assert main([]) == 0
+    listed = capsys.readouterr().out.partition("longer than three minutes")[2].splitlines()[1:]
+    assert len(listed) == len(DEAR) and all(f"  {dear}: " in "\n".join(listed) for dear in DEAR)

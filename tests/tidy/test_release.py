@@ -3,6 +3,7 @@ right takes minutes: make release itself, and tests/system/test_distributions.py
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -58,6 +59,17 @@ def test_a_compiled_wheel_is_of_a_source_distribution(tmp_path: Path) -> None:
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "no source distribution, or several: run make sdist" in done.stderr
+
+
+def test_a_release_begins_empty_and_is_tried_in_a_bare_root_at_the_end() -> None:
+    """What `make release` would run; each step is tried by a test of its own, or in minutes."""
+    done = subprocess.run(["make", "--dry-run", "release"], cwd=ROOT, check=True, timeout=120,
+                          capture_output=True, text=True, env=os.environ | {"MAKEFLAGS": ""})
+    steps = ("rm -rf dist", "made.build_sdist(sys.argv[1])' dist", "-m pip wheel", "tools/sbom ",
+             "tools/debian/build ", "tools/wheels ", "tools/release sums dist",
+             "tools/release check dist", "tools/release bare dist")
+    lines = [line for line in done.stdout.splitlines() if any(each in line for each in steps)]
+    assert [next(each for each in steps if each in line) for line in lines] == list(steps)
 
 
 def test_what_it_does_not_know(dist: Path) -> None:

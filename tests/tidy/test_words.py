@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.tidy.tree import ROOT
 from tests.words import (
+    ALLOWED,
     DOCS,
     ENTRY,
     PATTERNS,
+    PROGRAMS,
     documents,
     faults,
     found,
-    literals,
     main,
+    of_module,
+    of_programs,
     prose,
+    texts,
 )
 
 
@@ -51,14 +56,36 @@ def test_what_a_newcomer_reads_is_looked_at_and_so_is_the_rest() -> None:
     assert all(pattern.most < 200 and pattern.better for pattern in PATTERNS)
 
 
-def test_texts_of_programs_are_looked_at_and_keys_and_docstrings_are_not() -> None:
+def test_texts_docstrings_and_comments_are_looked_at_and_keys_and_code_are_not() -> None:
     source = "\n".join((
-        '"""It is told beside."""', 'A = "beside"', "", "", "def f() -> None:", '    """Mended."""',
-        '    raise ValueError(f"{A} is no queue "', '                     "at all")  # mended', ""))
-    assert list(literals(source)) == [(7, 'f"{A} is no queue "'), (8, '"at all"')]
-    assert (1, '"""It is told beside."""') in list(literals(source, docstrings=True))
-    assert list(faults("x.py:7", 'f"{A} is no queue "')) == [
-        "x.py:7: 'is no queue': write is not a"]
+        '"""It is told beside."""', 'A = "beside"', "beside = 1", "def f() -> None:",
+        '    """One line.', "", '    It is mended by `beside`."""',
+        '    raise ValueError(f"{A} is no queue "', '                     "at all")  # not in work',
+        ""))
+    assert list(of_module("x.py", source)) == [
+        "x.py:1: 'beside': write next to, compared with, besides",
+        "x.py:1: 'is told': write reports, raises, is logged; gets",
+        "x.py:7: 'mended': write fixed",
+        "x.py:8: 'is no queue': write is not a",
+        "x.py:9: 'in work': write is processing"]
+
+
+def test_each_place_of_programs_is_looked_at(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (*PROGRAMS, "conf"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / ("x.conf" if place == "conf" else "x.py")).write_text("# mended\n")
+    monkeypatch.setattr("tests.words.ROOT", tmp_path)
+    assert [line.split(":")[0] for line in of_programs()] == [
+        "lib/x.py", "tools/x.py", "recovery/x.py", "spark/x.py", "conf/x.conf"]
+
+
+def test_what_is_allowed_is_in_use() -> None:
+    notes = "\n".join(
+        line for place in PROGRAMS for path in (ROOT / place).rglob("*.py")
+        for note, _, line in texts(path.read_text("utf-8")) if note)
+    assert [word for word in ALLOWED if word not in notes] == []
+    assert all(why and list(faults("", word)) for word, why in ALLOWED.items())
 
 
 def test_a_wrong_spelling_is_found(capfd: pytest.CaptureFixture[str]) -> None:

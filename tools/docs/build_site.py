@@ -3,7 +3,7 @@ its docstrings, and the manual pages, with a search that works without a network
 
     python tools/docs/build_site.py OUTPUT            (make docs)
 
-1. SOURCE (beside OUTPUT) gets the documents with their links turned to the site's folders, a page
+1. SOURCE (next to OUTPUT) gets the documents with their links turned to the site's folders, a page
    for each manual page (groff), and pages that list them.
 2. Sphinx builds OUTPUT; a link that leads nowhere is an error.
 3. `broken` looks at what was built: every link inside it leads to a file and a place in it, and

@@ -48,7 +48,7 @@ class Choice:
 
 
 class Sources:
-    """The facts of one instance. `note` takes what the operator should know next to the answer."""
+    """The facts of one instance. `note` takes what the operator should know besides the answer."""
 
     def __init__(self, location: Location, note: Callable[[str], None],
                  choice: Choice | None = None) -> None:

@@ -16,7 +16,7 @@ TOGETHER_MAX: Final = 200
 ALONE_BYTES: Final = 4096
 """A body of this size gains nothing by company; below it none goes into a container."""
 HEAD_BYTES: Final = 512
-"""More than a message takes in a request next to its body."""
+"""More than a message takes in a request besides its body."""
 _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
 
 
@@ -41,7 +41,7 @@ class Call:
 
 
 class Put:
-    """A message of which nothing is said but queue and body; others for the same queue go by the
+    """A message with nothing but queue and body; others for the same queue go by the
     same request, as many as surely fit into it: all of them happen or none does. A refusal of one
     is not the others': they are then put one by one."""
 

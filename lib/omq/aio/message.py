@@ -89,7 +89,7 @@ class AsyncMessage:
         return found
 
     async def _end(self, say: Callable[[], Any]) -> Any:
-        self._settled = True  # also if this is cancelled: it is said all the same
+        self._settled = True  # also if this is cancelled: it is settled all the same
         try:
             return await self._run(say)
         except OmqError:

@@ -115,7 +115,7 @@ class AsyncReader:
         return message
 
     async def _run(self, say: Callable[[], Any]) -> Any:
-        """Something a message is told. It is said even if its coroutine is cancelled meanwhile."""
+        """Something that settles a message, even if its coroutine is cancelled meanwhile."""
         waiter = Waiter()
         self._stir(says=(waiter, say))
         return await waiter.result()

@@ -3,7 +3,7 @@ bytes and events out (ISO 19464 part 2). Its codec is in omq.fast.
 
     connection   frames, channels, idle time, the end          session   windows, delivery ids
     links        credit, what a link says of itself            delivery  one message under way
-    states       what is said of a delivery                    terminus  sources and targets
+    states       the states of a delivery                      terminus  sources and targets
     happenings   the events                                   attaching  attach and detach
     kinds        values of properties as texts                whole      bytes that are values
 

@@ -1,16 +1,16 @@
-"""Connections: what comes as bytes is told as events, what is said goes out as bytes (ISO 19464,
+"""Connections: what comes as bytes becomes events, calls become bytes that go out (ISO 19464,
 part 2, 2.4).
 
     open       header and `open` of both sides, in any order; who is a server answers
-    close      with a condition where there is one; behind it nothing of the peer is looked at but
+    close      with a condition where there is one; after it nothing of the peer is looked at but
                its own `close`
     idle       `tick` says when to send a sign of life, and when the peer has been silent too long
 
 Frames are looked at one at a time, when the next event is asked for, so what an event makes its
 reader do has happened before the next frame is read.
 
-Invariants: 1. whatever bytes come, `event` raises nothing: what is no AMQP ends the connection with
-the condition that says so (FAILED); 2. what is kept for a peer is bounded: a frame, what its
+Invariants: 1. whatever bytes come, `event` raises nothing: what is not AMQP ends the connection
+with the condition that says so (FAILED); 2. what is kept for a peer is bounded: a frame, what its
 windows allow (session), the links that the reader of the events lets it have; 3. a connection whose
 end was said by both, or that failed, is `finished` when its bytes are taken.
 
@@ -134,7 +134,7 @@ class Connection:
 
     @property
     def finished(self) -> bool:
-        """Nothing more is said; the line may be closed when all is sent."""
+        """Nothing more is written; the line may be closed when all is sent."""
         return self._failed or (self.closed and self.ended)
 
     @property

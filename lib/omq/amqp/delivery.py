@@ -1,8 +1,8 @@
 """Deliveries: one message under way on a link.
 
 Invariants: 1. a delivery is in the session's table of unsettled ones from its first transfer until
-one side has settled it, or its link or session is over; 2. a state is said in the order in which
-it was given; what is the same for neighbours is one frame.
+one side has settled it, or its link or session is over; 2. states are sent in the order in which
+they were given; what is the same for neighbours is one frame.
 """
 
 from __future__ import annotations

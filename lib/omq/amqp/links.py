@@ -2,7 +2,7 @@
 
 Invariants: 1. a Sender writes a delivery's first transfer only for credit that its peer gave; what
 is without is kept until there is some, or the link ends; 2. counts are 32 bits, and wrap; 3.
-nothing is said of a link behind its detach.
+nothing is sent for a link after its detach.
 """
 
 from __future__ import annotations

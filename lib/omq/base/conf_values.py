@@ -1,4 +1,4 @@
-"""Values of the keys of a section that may be absent: what is said, or the default. ConfigError."""
+"""Values of the keys of a section that may be absent: what is set, or the default. ConfigError."""
 
 from __future__ import annotations
 

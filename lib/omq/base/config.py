@@ -1,4 +1,4 @@
-"""queues.conf; with omq.conf, services.conf and authority.conf, all that an instance is told.
+"""queues.conf; with omq.conf, services.conf and authority.conf, all of an instance's configuration.
 
 A file that the conf directory lacks is read from the shipped one. Nothing is half loaded: a mistake
 anywhere raises ConfigError (file, line, key, reason, what is allowed; a line for each mistake of a

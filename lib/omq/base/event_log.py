@@ -8,7 +8,7 @@ Invariants: 1. an event, or those of a batch (`together`), are one write() on an
 descriptor, so that the lines of many processes do not mix; 2. nothing that a field holds can start
 a new line or reach a terminal unescaped, but that on a terminal a traceback has its lines, each
 indented; 3. a log that cannot be written never stops the service:
-the loss is told on stderr, and the first line that goes through again is an event with the number
+the loss goes to stderr, and the first line that goes through again is an event with the number
 of lines that are missing (OM 1125). How the file is followed and bounded: base.log_file.
 
 JSON keys: time (ISO 8601), level, service, pid, event (number), text, then the fields. A field that

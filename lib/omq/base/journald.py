@@ -10,7 +10,7 @@ when stderr is the journal: JOURNAL_STREAM names its device and inode (systemd.e
     OMQ_LOG                                path of the instance's log file. The journal cannot name
                                            the unit of a process that has just ended; this can.
 
-Invariants: 1. a journal that does not take it is no error: `send` says so and the caller writes
+Invariants: 1. a journal that does not take it is not an error: `send` says so and the caller writes
 to stderr; 2. nothing waits for the journal.
 """
 

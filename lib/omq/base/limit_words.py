@@ -1,4 +1,4 @@
-"""The keys of queues.conf that limit work: how many messages are in work at once, how many are
+"""The keys of queues.conf that limit work: how many messages readers have at once, how many are
 handed out in a time, and whose turn it is (ADR 0160). ConfigError: the key, and what is allowed.
 """
 

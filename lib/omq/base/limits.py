@@ -73,7 +73,7 @@ CONTAINERS_PENDING_MAX: Final = 16
 """Large bodies of a uid that no put has named yet: bounds what it can make the manager hold."""
 
 DEDUPE_CLIENTS_MAX: Final = 7000
-"""Clients whose last request is remembered: a slot of poolctrl holds them beside all queues."""
+"""Clients whose last request is remembered: a slot of poolctrl holds them and all queues."""
 
 AUXILIARIES_MAX: Final = 20
 """Auxiliary readers per service (the original's limit): 21 readers with the main one."""
@@ -82,8 +82,8 @@ ATTEMPTS_MAX: Final = 255
 """The failed-attempts counter has one byte."""
 
 AMQP_TTL_MAX_S: Final = 4_294_967.0
-"""AMQP says the time that a message has left in 32 bits of milliseconds: 49.7 days. An expiry that
-is further away is said as this one."""
+"""AMQP states the time that a message has left in 32 bits of milliseconds: 49.7 days. An expiry
+that is further away is sent as this one."""
 
 CONF_FILE_BYTES_MAX: Final = MIB
 """A configuration file above this is not one; refused before it is read into memory."""

@@ -10,7 +10,7 @@ In the middle of a crash: between the rename and the first line of the new file 
 no line is lost, for one that is written meanwhile goes to the renamed file.
 
 Errors: OSError of `write`, and of what opens a log to read it; a log that cannot be opened or
-renamed is told to `refused`.
+renamed is passed to `refused`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names: which are allowed, and how hostile text is shown on a terminal.
 
 Queue names are upper case as in the original (ROUTER, LOCAL, UNIX), service and instance names
-lower case, so that the two are told apart at sight. All are pure ASCII, fit the fixed-width fields
+lower case, so that the two are easy to distinguish. All are pure ASCII, fit the fixed-width fields
 of the formats and are safe as file names and as command line words: none is made of dots alone, and
 service and instance names never start with a dash.
 

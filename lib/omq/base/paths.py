@@ -208,7 +208,7 @@ class SpoolPaths:
 
 
 def chosen_spool(spool: Path | str | None, instance: str | None) -> Path:
-    """What is said explicitly wins: `spool`, else /var/lib/omq-INSTANCE; else OMQ_SPOOL, else
+    """What is given explicitly wins: `spool`, else /var/lib/omq-INSTANCE; else OMQ_SPOOL, else
     /var/lib/omq. BadRequest when `spool` is not that of `instance`."""
     if spool is None:
         from_environment = os.environ.get("OMQ_SPOOL")

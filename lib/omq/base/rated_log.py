@@ -1,4 +1,4 @@
-"""Events that a stranger can cause as often as he likes: the first ones are told, then counted.
+"""Events that a stranger can cause as often as he likes: the first ones are logged, then counted.
 
 For each event and cause (a uid, say) the first `burst` within `period_s` are logged as they come.
 Of the others one line tells the number when the period is over: with the next event, or at `flush`,

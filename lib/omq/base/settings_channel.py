@@ -1,5 +1,5 @@
 """The keys of section [channel] of omq.conf: message channels between instances (ADR 0078); see
-omq.base.settings, whose base this is. What is said of one channel is in its definition
+omq.base.settings, whose base this is. The keys of a single channel are in its definition
 (`omq channel define`)."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from omq.base.settings import DEFAULTS, KEYS, Settings
 
 FILE_NAME: Final = "omq.conf"
 REQUEST_OVERHEAD_BYTES: Final = 4 * limits.KIB
-"""Room beside body and properties in a channel and in a block: headers and page padding."""
+"""Room besides body and properties in a channel and in a block: headers and page padding."""
 
 SECTION_TITLES: Final = {
     "journal": "The journal: what is acknowledged is here first",

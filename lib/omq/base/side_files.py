@@ -104,7 +104,7 @@ def use(other: Calls) -> Calls:
 
 def report_to(tell: Tell) -> None:
     """Who hears when the first write is refused and when the last one is made up for; what has
-    been refused before is told at once."""
+    been refused before is reported at once."""
     _mine().tell = tell
     _say_begun()
     for (_, path), reason in _owed.unseen.items():

@@ -40,7 +40,7 @@ HELP_COLUMNS: Final = 78
 def tool_parser(name: str, description: str, examples: str, *, location: bool = True
                 ) -> argparse.ArgumentParser:
     """A parser with the common options; `examples` has one command a line. `location`: False for a
-    tool that is told its spool."""
+    tool that gets its spool as an argument."""
     shown = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
     parser = argparse.ArgumentParser(
         prog=name,
@@ -115,7 +115,7 @@ def say(name: str, text: str) -> None:
 
 
 def settings_or_defaults(conf_dir: Path, name: str) -> Settings:
-    """For stopping, which a wrong configuration must not prevent: it is told, and not used."""
+    """For stopping, which a wrong configuration must not prevent: it is reported, and not used."""
     try:
         return load_settings(conf_dir)
     except ConfigError as error:

@@ -4,7 +4,7 @@ supervisor.
     python -P -m omq.cli.fork_server DESCRIPTOR SUPERVISOR_PID ROOM
 
 omq.services.supervise.fork_client starts it and has the protocol. It has one thread, two
-descriptors next to the first three while it serves, no handler of a signal, and holds no message,
+descriptors besides the first three while it serves, no handler of a signal, and holds no message,
 lock or file.
 
 Invariants: 1. a daemon has of it what it imported, and nothing else: descriptors are closed, the
@@ -13,7 +13,7 @@ environment and the command line are its own, `random` and `uuid` are seeded ane
 3. it ends when the supervisor closes its end or dies.
 
 A daemon is forked as soon as its own module is there, in the order of a start; the rest is imported
-while nobody asks. So the queue manager recovers next to the imports of those that wait for it.
+while nobody asks. So the queue manager recovers while those that wait for it are imported.
 
 A module that cannot be imported is left out: its daemon then says itself what is wrong.
 """
@@ -122,7 +122,7 @@ def _serve(channel: socket.socket, supervisor: int, imports: Imports) -> list[st
         if any(_stamp(path) != stamp for path, stamp in imports.stamps.items()):
             reply: dict[str, object] = {"stale": True}
         elif _threads() != 1:
-            return None  # never fork next to a thread: the supervisor executes daemons then
+            return None  # never fork while a thread runs: the supervisor executes daemons then
         else:
             gc.freeze()
             try:

@@ -176,7 +176,7 @@ def _tag(action: argparse.Action) -> str:
 
 
 def _described(parser: argparse.ArgumentParser) -> dict[int, str]:
-    """What is said of a group of options, by the identity of its first one."""
+    """The description of a group of options, by the identity of its first one."""
     return {id(group._group_actions[0]): _sentence(group.description)
             for group in parser._action_groups if group.description and group._group_actions}
 

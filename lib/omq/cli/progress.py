@@ -50,7 +50,7 @@ class Reading(Progress):
 
 @contextmanager
 def looking(name: str, paths: SpoolPaths) -> Iterator[Look]:
-    """A look at the instance; the user is told when it is not a living one."""
+    """A look at the instance; a warning says when it is not a living one."""
     reading = Reading(name)
     with look(paths, progress=reading) as seen:
         reading.end()

@@ -111,7 +111,7 @@ class Frames:
         bits: cython.Py_ssize_t = at + 4 + len(exchange) + len(key)
         if bits != self._stop - 1:
             raise Malformed("basic.publish has another size")
-        if exchange != self._exchange_bytes:  # the same few come again and again
+        if exchange != self._exchange_bytes:  # the same few recur
             self.exchange, self._exchange_bytes = _text(exchange), exchange
         if key != self._key_bytes:
             self.key, self._key_bytes = _text(key), key

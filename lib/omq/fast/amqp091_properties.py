@@ -87,7 +87,7 @@ def read(raw: bytes) -> dict[str, Any]:
 
 
 def written(found: dict[str, Any]) -> tuple[int, bytes, bytes]:
-    """What is the same for many messages, for `head`: flags, and what precedes and behind the
+    """What is the same for many messages, for `head`: flags, and what precedes and what follows the
     properties that `head` has."""
     flags: cython.uint = 0
     first, last = bytearray(), bytearray()

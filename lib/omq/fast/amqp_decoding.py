@@ -284,7 +284,7 @@ class Decoder:
 
 
 def _symbol(raw: bytes) -> Any:
-    """The same few of them come again and again."""
+    """The same few of them recur."""
     found = _symbols.get(raw)
     if found is None:
         try:

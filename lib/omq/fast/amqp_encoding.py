@@ -107,7 +107,7 @@ def sized(out: bytearray, code: cython.uint, raw: bytes) -> None:
 
 
 def symbol(value: Any) -> bytes:
-    """The bytes of a symbol; the same few come again and again."""
+    """The bytes of a symbol; the same few recur."""
     found = _symbols.get(value)
     if found is None:
         try:

@@ -187,7 +187,7 @@ class Hold:
         self._text_bytes = 0  # of the reasons in _records
         self._note = note
         self._work: Any = None  # what the note has as current
-        self._also: list[Any] = []  # in work next to it
+        self._also: list[Any] = []  # being processed at the same time
         self._list = 0
         self._asked = 0.0
         self.gathers = False

@@ -258,7 +258,7 @@ class Keys:
 
     def left(self, entry: cython.Py_ssize_t, queue: cython.Py_ssize_t,
              following: cython.Py_ssize_t) -> None:
-        """As limited.left but for its queue, which is runnable: it was in work, and is not.
+        """As limited.left but for its queue, which is runnable: it was active, and is not.
         `following`: of its group, which enters next; -1: there is none."""
         self.flat(queue)
         if self._turns is not None:

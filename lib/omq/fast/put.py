@@ -144,7 +144,7 @@ class Puts:
 
     def several(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: Any,
                 party: Party) -> cython.bint:
-        """May the messages of these FRAMEs be put, next to other frames of their request? `place`
+        """May the messages of these FRAMEs be put, with other frames of their request? `place`
         and `put` do it."""
         if count > _BATCH_MAX:
             return False

@@ -54,7 +54,7 @@ class Note:
             self._area = None
 
     def current(self, lease: cython.ulonglong) -> None:
-        """The message of this lease is in work now (0: none)."""
+        """The message of this lease is being processed now (0: none)."""
         if self._area is not None:
             self._longs[_CURRENT] = lease
 
@@ -85,7 +85,7 @@ class Note:
         return True
 
     def also_in_work(self, entry: int, qpool: int, lease: int) -> bool:
-        """One more next to the current one. False: the note is full."""
+        """One more besides the current one. False: the note is full."""
         return self.settled(SETTLE.pack(IN_WORK, 0, 0, entry, qpool, lease, 0, 0, 0))
 
     def clear(self) -> None:

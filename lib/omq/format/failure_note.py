@@ -1,6 +1,6 @@
 """Failure note: how a message came to the dead-letter queue that it is on, in its pool record.
 
-    note   := head, text          up to 255 bytes, behind the queue parts of the first record
+    note   := head, text          up to 255 bytes, after the queue parts of the first record
     head   := crc, to, reason, attempts, first, last, queue
 
 `crc` is the CRC-32C of the QPoolId (8 bytes) and of the note after it. `text` is what its reader

@@ -5,7 +5,7 @@ A journal file `NNNNNNNNNN.jnl` is a header page, then blocks, then zeros to its
     file   := header page (magic OMQJ, crc over the used part), block*, zeros
     block  := block header (128 bytes), frame header (128 bytes) * count, payloads, padding to page
 
-Block header: `crc` is CRC-32C over everything behind it up to the end of the frame headers
+Block header: `crc` is CRC-32C over everything after it up to the end of the frame headers
 (bytes 8 .. 128 + 128*count). Payloads carry their own CRC in their frame header, computed by the
 submitter. `durable` is the highest LSN known durable when the block was built: a bad block at or
 below a later `durable` is damage, above it a torn tail. `length` counts whole pages.
@@ -16,7 +16,7 @@ Frame header fields:
     flags     FrameFlag bits                    lsn       log sequence number, consecutive
     time      wall clock, ns                    qpool     QPoolId of the message
     size      body bytes                        length, crc, offset  payload: bytes, CRC-32C, and
-    client    client or reader id                         where behind the frame headers it starts
+    client    client or reader id                         where after the frame headers it starts
     pid, uid  of that process                   file, record       pool file and record of it
     parts     queue parts in the payload        lease     LSN of the GIVE that DONE... answer
     token     low half of the client's token    sequence  client's request number (retry detection)

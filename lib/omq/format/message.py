@@ -8,7 +8,7 @@ reader, end to end. The queue manager copies them unread, except the parts of a 
 queues.
 
 Descriptor fields (those without meaning yet are kept for it: report, ...):
-    magic "MD"        parts      number of queue parts behind it; 0 = the one queue of the frame
+    magic "MD"        parts      number of queue parts after it; 0 = the one queue of the frame
     properties        bytes of the properties          body   bytes of the body, also a container's
     body_crc          CRC-32C of a container's content; 0 for an inline body
     message_id        24 bytes; zero = derived from instance and QPoolId
@@ -192,7 +192,7 @@ def memory_of(payload: bytes | memoryview) -> tuple[int, bytes]:
 
 
 def parts_in(payload: bytes | memoryview, count: int) -> list[Part]:
-    """The first `count` queue parts behind the descriptor; fewer where the payload is shorter."""
+    """The first `count` queue parts after the descriptor; fewer where the payload is shorter."""
     room = (len(payload) - DESCRIPTOR.size) // PART.size
     return [Part(*PART.unpack_from(payload, DESCRIPTOR.size + i * PART.size))
             for i in range(min(count, room))]

@@ -45,8 +45,8 @@ assert CLIENTS_MAX >= limits.DEDUPE_CLIENTS_MAX
 
 
 def definitions_room(clients: int) -> int:
-    """Bytes that all definitions may have in a slot beside so many clients and all else there can
-    be."""
+    """Bytes that all definitions may have in a slot that also holds so many clients and all else
+    there can be."""
     return (CLIENTS_MAX - min(clients, limits.DEDUPE_CLIENTS_MAX)) * CLIENT.size
 
 

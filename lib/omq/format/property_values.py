@@ -1,7 +1,7 @@
 """Properties whose values are not texts: what a number, a truth, a time or bytes look like in a
 message, whose properties are names and texts (format.message).
 
-Each value is a text. The types of those that are no strings are beside them, in one more property:
+Each value is a text. The types of those that are not strings are kept in one more property:
 
     amqp.types   {"count":"long","due":"timestamp"}   names and kinds, JSON
     amqp.named   {"a b":["long","3"]}                 properties of foreign clients whose names no

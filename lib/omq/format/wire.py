@@ -17,12 +17,12 @@ request under way. Request half by operation:
     LOOK       nothing; the answer names messages that are on the queue, and hands out none
     STAGE, COMMIT  SETTLE * parts, FRAME * count, payloads      BACKOUT   SETTLE * parts
     MOVE_MANY  as COMMIT; `argument` of a row = how many of the FRAMEs take its place
-    PREPARE   as COMMIT, behind it the name of the unit         RESOLVE   the id or name of a unit
+    PREPARE   as COMMIT, then the name of the unit              RESOLVE   the id or name of a unit
     CANCEL    the id of a message, all 24 bytes
 Reply half behind REPLY: GIVEN * count (then bodies for readers that may not read the spool), or the
 JSON fields of an error. SEEN * count: the rows of the question `see` (ipc.server.queue_rows).
 
-The note is a reader's: what its program has in work, and settlements that no request has carried
+The note is a reader's: what its program is processing, and settlements that no request has carried
 yet. The manager reads it when the reader has died, or is silent (ADR 0035).
 
 Foreign bytes: sizes and counts are checked against the channel before anything is read; a request
@@ -132,7 +132,7 @@ class PutFlag(IntFlag):
 
 
 class CancelFlag(IntFlag):
-    """Bits of a CANCEL's `flags`. A manager that does not know one refuses what is in work."""
+    """Bits of a CANCEL's `flags`. A manager that does not know one refuses what a reader has."""
 
     IN_WORK = 1  # also what a reader has: it is taken out of its hands
 

@@ -2,8 +2,8 @@
 omqadvise, omq health, the console, the metrics and the refusal of a put all say what it says.
 
 A part is a folder of the spool, by the word that people use for it. The folders of many files
-(containers, quarantine, mail) are walked up to FILES_MAX files: then their size is a lower bound,
-which is said, and no look takes longer than that, however many there are. What this user may not
+(containers, quarantine, mail) are walked up to FILES_MAX files: then their size is reported as a
+lower bound, and no look takes longer than that, however many there are. What this user may not
 look at is left out.
 
 Errors: none; DiskError from `free` where the system says nothing of its file system.

@@ -136,7 +136,7 @@ def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> bool:
 
 
 def make_directories(wanted: Iterable[tuple[Path, int]]) -> None:
-    """Make directories (path, mode), each behind the one that it lies in, and make all their names
+    """Make directories (path, mode), each after the one that it lies in, and make all their names
     durable: when this returns, and in no order before. A parent is synced once."""
     check_latch()
     parents: dict[Path, None] = {}
@@ -237,7 +237,7 @@ def free_bytes(path: Path) -> int:
 
 
 def full_text(path: object, error: OSError) -> str:
-    """What ran out, of a call that was refused: ENOSPC is said of bytes and of inodes alike."""
+    """What ran out when a call was refused: ENOSPC may mean bytes or inodes."""
     text = error.strerror or str(error)
     if error.errno == errno.ENOSPC:
         with suppress(OSError):

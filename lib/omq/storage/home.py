@@ -3,7 +3,7 @@ message ids for different messages.
 
     home.json := {"machine": ..., "path": ..., "device": ..., "inode": ...}
 
-Beside instance.json, written by the queue manager. A copy (cp -a, a restored snapshot) brings the
+Next to instance.json, written by the queue manager. A copy (cp -a, a restored snapshot) brings the
 home of its original along, so its first start sees that it is elsewhere. Is the original still
 where it was, with the same uuid, it is a copy; else the spool was moved or restored.
 
@@ -76,7 +76,7 @@ def machine() -> str:
 
 
 def load(paths: SpoolPaths) -> Home | None:
-    """As it is noted; None: not yet, or it is no such note."""
+    """As it is noted; None: not yet, or it is not such a note."""
     try:
         found = json.loads(side_files.read(paths.root / NAME, _BYTES_MAX) or b"null")
         return Home(str(found["machine"]), str(found["path"]), int(found["device"]),

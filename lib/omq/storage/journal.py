@@ -91,7 +91,7 @@ class JournalWriter:
     """Appends blocks: the caller packs frame headers into `buffer` from offset 128 on first.
 
     `file_number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known
-    durable; `last_lsn`: highest one written; `written`: is told the last LSN of a block that lies
+    durable; `last_lsn`: highest one written; `written`: gets the last LSN of a block that lies
     in its file and is synced next.
     """
 

@@ -138,8 +138,8 @@ class JournalMirror:
         self.note_durable(found.durable)
 
     def skip(self, number: int, offset: int, lsn: int) -> None:
-        """The primary's file has a hole that is no damage (storage.journal_source): the next block
-        lies at `offset`, and begins behind `lsn`. It counts with that block."""
+        """The primary's file has a hole that is not damage (storage.journal_source): the next
+        block lies at `offset`, and begins after `lsn`. It counts with that block."""
         header = self._header
         if number != self.number or not self.offset <= offset < header.size or (
                 offset % header.page or lsn <= self.lsn):

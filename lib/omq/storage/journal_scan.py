@@ -2,11 +2,11 @@
 
 The scan judges a place that holds no valid block ("hole") by what lies after it (DESIGN 3.4):
 
-    zeros, nothing valid behind                       END      the normal end
-    bad bytes, nothing valid behind, none known       TORN     stop: an append that the crash cut
-    a later block says "durable up to here" or more   CORRUPT  report, go on behind the hole
-    valid blocks behind, none says so, one synced     TORN     report, go on behind the hole
-    valid blocks behind, none was synced              TORN     stop: nobody was promised them
+    zeros, nothing valid after them                   END      the normal end
+    bad bytes, nothing valid after, none known        TORN     stop: an append that the crash cut
+    a later block says "durable up to here" or more   CORRUPT  report, go on after the hole
+    valid blocks after, none says so, one synced      TORN     report, go on after the hole
+    valid blocks after, none was synced               TORN     stop: nobody was promised them
 
 In the fourth case the hole can only be unsynced blocks (non-persistent frames), while the synced
 block after it may have been acknowledged: dropping it could lose a message, keeping it cannot

@@ -10,7 +10,7 @@ What is sent lies whole in its file, and is durable here or is being synced (the
 each of them is): each block as it is, and before the first of a file its header page, also of a
 file without a block: the next one follows it.
 
-A hole in the journal here is passed on as one, where it is no damage: a power cut has lost a block
+A hole in the journal here is passed on as one, where it is not damage: a power cut has lost a block
 that was written without a sync, of frames that are history, before one that was synced (ADR 0011).
 
 Invariants: 1. nothing is written; 2. pieces follow each other without another hole, or an error

@@ -59,5 +59,5 @@ def load(paths: SpoolPaths, *, settle: bool = False) -> Synced | Finding:
 
 
 def remove(paths: SpoolPaths) -> None:
-    """The spool is no standby's any more."""
+    """The spool is no longer a standby's."""
     durable.unlink(paths.journal / NAME)

@@ -7,7 +7,7 @@ follows it without a gap and is whole (storage.mirror_chain: all that was acknow
 is above goes, however whole it looks.
 
     files above the mark's      removed
-    blocks right behind it      stay as far as they are certain; the mark then says so, synced
+    blocks right after it       stay as far as they are certain; the mark then says so, synced
     bytes above it in its file  zeros
     `newest`                    names the mark's file
 

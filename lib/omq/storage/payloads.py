@@ -31,7 +31,7 @@ GAP_BYTES: Final = 16 * limits.KIB
 RUN_BYTES_MAX: Final = 4 * limits.MIB
 """Of payloads that are read at once; a larger one is read alone."""
 PAYLOAD_BYTES_MAX: Final = limits.BODY_BYTES_MAX + limits.MIB
-"""A body and all that stands before it."""
+"""A body and all that precedes it."""
 
 
 def payload_paths(paths: SpoolPaths, word: int) -> list[Path]:

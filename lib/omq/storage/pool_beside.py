@@ -1,4 +1,4 @@
-"""The pool files looked at beside somebody who may be writing them.
+"""The pool files looked at while somebody may be writing them.
 
 While a checkpoint is being written, the files and what they should be are of different moments. So
 a look counts only when poolctrl and the double-write file say after it what they said before.

@@ -95,7 +95,7 @@ class KeptContents:
     def with_chunk(self, images: Images, opened: Opened, touched: Callable[[int, Content], None]
                    ) -> Chunk:
         """What it will be with these images (ascending) in place; `commit` makes it so. A file that
-        is counted here for the first time is told to `touched`."""
+        is counted here for the first time is passed to `touched`."""
         assert self.should is not None
         made = Chunk(dict(self.should))
         files = images.slots >> 32

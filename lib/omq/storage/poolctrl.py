@@ -5,9 +5,9 @@ whole at any instant; 2. it is called only when everything that the checkpoint s
 generations go up by one.
 
 In the middle of a crash: the slot being written fails its CRC and the other one counts; redo then
-starts from the older checkpoint and finds most of its work done. So one bad slot beside a valid one
-(or beside one that was never written) is TORN, what a cut checkpoint leaves, and no damage; should
-it have been the newest all the same, redo says by a GAP if anything that it needs is gone.
+starts from the older checkpoint and finds most of its work done. So one bad slot with a valid one
+(or with one that was never written) is TORN, what a cut checkpoint leaves, and not damage; should
+it have been the newest all the same, redo reports a GAP if anything that it needs is gone.
 
 Errors: DiskError (latched), SpoolFull while the file is made for the first time.
 """

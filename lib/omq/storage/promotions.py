@@ -4,14 +4,14 @@
 
 `lsn` is the last number that the members have in common: what an old primary of an earlier term
 has above it is its own, and nobody else's. A promotion notes its term before it becomes the
-primary, and standbys are told all of them when they begin to follow, so whoever is promoted next
+primary, and standbys get all of them when they begin to follow, so whoever is promoted next
 knows those before, too.
 
-Two members that were promoted for one term, without knowing of each other, are told apart here: one
-term, and another member or another LSN.
+Two members that were promoted for one term, without knowing of each other, can be distinguished
+here: one term, and another member or another LSN.
 
 In the middle of a crash: the file before, or the new one. An entry of a promotion that was cut, or
-of a term that this member has not come to, does not count (`load` is told the term).
+of a term that this member has not come to, does not count (`load` gets the term).
 
 Errors: DiskError, SpoolFull of `note` and `take`; StandbyDiverged of `take`.
 """

@@ -22,7 +22,7 @@ from omq.base import modes
 from omq.base.paths import SpoolPaths
 
 _FOREIGN_MAX: Final = 1000  # named at most
-_MORE: Final = ("mail", "dumps")  # beside SpoolPaths.directories
+_MORE: Final = ("mail", "dumps")  # besides SpoolPaths.directories
 
 
 @dataclass(slots=True)

@@ -3,9 +3,9 @@
 
 Invariants: 1. instance.json is written last and appears by rename: a spool that has one is
 complete;
-2. its uuid never changes, and stands in every durable file, so that files of another instance are
+2. its uuid never changes, and is in every durable file, so that files of another instance are
 noticed; 3. a lock is an flock on a file, held by a descriptor: it ends with its process;
-4. a spool that is no primary's is opened as a writer only by those who say so.
+4. a spool that is not a primary's is opened as a writer only by those who say so.
 
 Errors: SpoolMissing, SpoolOwner, SpoolLocked, NotPrimary, NewerFormat, NeedsRepair,
 DiskError, SpoolFull.

@@ -54,8 +54,8 @@ def load(paths: SpoolPaths) -> dict[str, int] | None:
 
 
 def note(paths: SpoolPaths, member: str, number: int | None, *, patience_s: float = LOCK_S) -> bool:
-    """The member goes on in that file; None: it is no standby any more. False: as it was, or what
-    is there is no such file."""
+    """The member goes on in that file; None: it is no longer a standby. False: nothing has
+    changed, or what is there is not such a file."""
     if not _changes(load(paths), member, number):
         return False  # as nearly always: no lock for it
     held = _alone(paths, member, patience_s)

@@ -5,7 +5,7 @@
 
 The first line is JSON, the body follows it untouched: `text` says whether it was one. So a task is
 readable with omread and omqdump, and costs no base64. Priority, time of expiry, an ETA and whether
-it is persistent are said to the manager, which keeps to them itself.
+it is persistent go to the manager, which keeps to them itself.
 
 Errors: BadEnvelope for a body that is none.
 """
@@ -27,7 +27,7 @@ Raw = dict[str, Any]
 _TRANSIENT: Final = 1  # delivery_mode of AMQP
 _SHOWN_BYTES: Final = 40
 _PROPERTY_CHARACTERS: Final = 200
-"""Of a task's name and id that are made properties: enough for both, little next to a task."""
+"""Of a task's name and id that become properties: enough for both, little compared with a task."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

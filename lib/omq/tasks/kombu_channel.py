@@ -49,7 +49,7 @@ class Channel(virtual.Channel):
         self._callbacks: dict[str, Callable[[envelope.Raw], Any]] = {}
         self._without_ack: set[str] = set()
         self.comes_first = False
-        # What is published is told to this instead of being put (omq.tasks.celery_beat).
+        # What is published is passed to this instead of being put (omq.tasks.celery_beat).
         self.record: Callable[[tuple[str, Mapping[str, Any]]], None] | None = None
         self._declared: set[str] = set()  # temporary ones, which go with the channel
 
@@ -208,7 +208,7 @@ class Channel(virtual.Channel):
         return message
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
-        raise Empty  # consumers are told by their pumps
+        raise Empty  # consumers get theirs from their pumps
 
     def next_event(self) -> Callable[[], Any] | None:
         """A delivery that may happen now. The error with which a pump ended."""

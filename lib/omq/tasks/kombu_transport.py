@@ -115,7 +115,7 @@ class Transport(virtual.Transport):
 
     def _next_event(self) -> Callable[[], Any] | None:
         """A delivery that may happen now, of each channel in its turn; those with temporary queues
-        first: what is said to a worker counts for the tasks that have come, too."""
+        first: what a worker is ordered counts for the tasks that have come, too."""
         for channel in sorted(self.channels, key=lambda each: not each.comes_first):
             deliver: Callable[[], Any] | None = channel.next_event()
             if deliver is not None:

@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 def place_of(url: str) -> dict[str, Any]:
-    """What `connect` is told by a URL: omq:///path, omq://instance, omq:// (as OMQ_SPOOL says)."""
+    """What a URL tells `connect`: omq:///path, omq://instance, omq:// (as OMQ_SPOOL says)."""
     parts = urlsplit(url)
     if parts.path.strip("/"):
         if parts.netloc:

@@ -45,7 +45,7 @@ _NEVER_NS: Final = 4_000_000_000 * NS_PER_S  # 2096: a schedule that is paused
 class Schedule:
     """See the module. Up to `overlap` it is what was defined, the rest is how far it has come:
     times in ns, 0 for never. `missed`: planned times that nobody was there for; `skipped`: those at
-    which the one before was still in work."""
+    which the one before was unfinished."""
 
     name: str
     queue: str

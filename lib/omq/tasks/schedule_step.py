@@ -27,7 +27,7 @@ LATE_NS: Final = 60 * NS_PER_S
 @dataclass(frozen=True, slots=True)
 class Step:
     """`put`: the messages; `after`: the schedule from now on; `missed`, `skipped`: how many planned
-    times there were without somebody, or with the one before in work."""
+    times there were without somebody, or with the one before unfinished."""
 
     put: tuple[Outgoing, ...]
     after: Schedule

@@ -110,7 +110,7 @@ class Schedules:
         return self._replace(self.show(name), paused=False)
 
     def run(self, name: str) -> str:
-        """Put its message now, next to the planned ones; the id."""
+        """Put its message now, besides the planned ones; the id."""
         found = self.show(name)
         outgoing = replace(found.planned(clock.wall_ns()), message_id=b"")
         (made,) = self._connection.put_many(found.queue, [outgoing])

@@ -11,8 +11,8 @@ answer is done. `around`: objects with `before(message)`, `after(message, result
 `failed(message, error)`, each optional, called in their order, `after` and `failed` backwards.
 
 A function that works for long says how far it is: `progress("page 7 of 90")`. By that it learns,
-too, whether somebody has cancelled its message in work: MessageCancelled, which it lets pass. Who
-asks with `Connection.state` is told what it said last.
+too, whether somebody has cancelled its message: MessageCancelled, which it lets pass. Who asks with
+`Connection.state` gets what it said last.
 
 Crash argument: the reader's. A death before the move leaves the message, which returns, flagged
 redelivered; after it the message is gone and what follows is there. Errors: BadArgument.
@@ -146,7 +146,7 @@ def task(*, on: Mapping[type[BaseException], Outcome] | None = None, then: str =
 def progress(words: str = "") -> None:
     """Called by a function at work, in its own thread: it goes on, so the lease of its message
     begins anew, and this is how far it is (Message.touch). MessageCancelled, LeaseLost; BadRequest
-    where no message is in work."""
+    where no message is being processed."""
     message = _AT_WORK.get()
     if message is None:
         raise BadRequest(reason="progress is for a function that omq worker calls, in its thread")

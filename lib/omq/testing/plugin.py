@@ -1,6 +1,6 @@
 """The plugin of pytest: `omq_instance`, `omq_queues`. Installed with omq-base, quiet until asked.
 
-One instance for a session (under xdist: for each worker), started next to the collection's end when
+One instance for a session (under xdist: for each worker), started at the collection's end when
 a collected test wants it, in a temporary folder that goes with it. Each test finds empty queues,
 those of the project's queues.conf alone, and the true time. `omq_conf` in the configuration of
 pytest names the folder with queues.conf; OMQ_SPOOL tells `omq.connect()` which instance it is.
@@ -32,8 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The host imports next to what comes before the first test. What is wrong is told by the test
-    that wants it, not here."""
+    """The host imports while pytest prepares the first test. The test that wants it reports what is
+    wrong, not this hook."""
     if session.config.option.collectonly:
         return
     if any(_FIXTURE in getattr(item, "fixturenames", ()) for item in session.items):

@@ -1,7 +1,7 @@
 """A disk that can lose what was not synced: the daemons of a test instance write through it.
 
-Before each change of a file's bytes the old ones go into a log beside the spool; a sync of the file
-says there that they are not needed any more. `undo` puts back what no sync has covered, newest
+Before each change of a file's bytes the old ones go into a log next to the spool; a sync of the
+file says there that they are not needed any more. `undo` puts back what no sync has covered, newest
 first, so every file has the content of its last sync: one of the states that a power cut may leave,
 the one that is hardest on whoever acknowledges early. Names (new files, renames, removals) stay as
 they are, as on file systems that write them in order.

@@ -60,7 +60,7 @@ class World:
             "environ": own | dict(environ), "cwd": str(cwd or Path.cwd())}, name)["pid"])
 
     def prepare(self, *names: str) -> None:
-        """Have these programs imported: beside one that starts and is waited for."""
+        """Have these programs imported while another one starts and is waited for."""
         self._ask({"op": "prepare", "names": names}, "the host")
 
     def end(self, pid: int, number: int, wait_s: float = WAIT_S) -> int | None:

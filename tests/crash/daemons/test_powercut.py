@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit
-from omqtools.omqtest import plug_pull, tree
+from omqtools.omqtest import powercut, tree
 from omqtools.omqtest.cuts import Cuts, Cutter, load, record_run, store
 from omqtools.omqtest.history import Found, Line, judge_state
 from omqtools.omqtest.instance import RunError
@@ -89,18 +89,18 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_pull_and_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Acknowledged lines are found again; a missing message and a second run are told."""
     with private_ipc():
-        assert plug_pull.pull(tmp_path, 30) == Exit.OK
+        assert powercut.pull(tmp_path, 30) == Exit.OK
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 30
-    assert plug_pull.verify(tmp_path, lines) == Exit.OK
+    assert powercut.verify(tmp_path, lines) == Exit.OK
     assert "KEPT" in capsys.readouterr().out
     forged = f"acknowledged {lines[0].split()[1]} {lines[0].split()[1]}:999"
-    assert plug_pull.verify(tmp_path, [*lines, forged], as_json=True) == Exit.NO
+    assert powercut.verify(tmp_path, [*lines, forged], as_json=True) == Exit.NO
     assert json.loads(capsys.readouterr().out)["lost"] == 1
     with pytest.raises(RunError, match="earlier run"):
-        plug_pull.pull(tmp_path)
+        powercut.pull(tmp_path)
     with pytest.raises(RunError, match="nothing to verify"):
-        plug_pull.verify(tmp_path, [])
+        powercut.verify(tmp_path, [])
 
 
 def _line(op: str, key: str, ns: int, **more: object) -> Line:

@@ -16,10 +16,9 @@ from omq.format.amqp_types import Malformed
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
 from omq.services.amqp091 import protocol_switch, queue_arguments, translation
-from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record
+from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record, matches
 from omq.services.amqp091.refusals import Refused
 from omq.services.amqp091.routing import sooner
-from omq.services.amqp091.topics import matches
 
 TERMS = Terms("alice", settled=False, threshold=1000)
 

@@ -13,7 +13,7 @@ from omq.base import events
 from omq.base.errors import SpoolFull
 from omq.base.settings import Settings
 from omq.format.definition import Definition, Kind
-from omq.ipc.server.queue_ends import QueueEnds
+from omq.ipc.server.queue_plane import QueueEnds
 from omq.services.manager.parts import Parts
 from omq.services.manager.queue_manager import QueueManager
 from omq.storage.journal import JournalWriter

@@ -1,8 +1,8 @@
 """Events as they were logged, from the log file (the system's journal: journal_lines).
 
-The log that was renamed at its bound (base.log_file) comes before the log. A line that is no event
-(cut by a full disk, written by something else) is counted, not shown. The file may be rotated while
-it is followed: a new file of the same name is read from its start.
+The log that was renamed at its bound (base.log_file) comes before the log. A line that is not an
+event (cut by a full disk, written by something else) is counted, not shown. The file may be rotated
+while it is followed: a new file of the same name is read from its start.
 Errors: InputUnreadable, AccessDenied.
 """
 

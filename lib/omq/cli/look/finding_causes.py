@@ -52,7 +52,7 @@ def find(location: Location, seen: Look | None, now_ns: int, services: Sequence[
 def of(location: Location, seen: Look, row: QueueRow, readers: list[ReaderRow],
        services: Sequence[Status], gateways: Sequence[Gateway], refusals: Refusals, now_ns: int
        ) -> Iterator[Cause]:
-    """Of one queue. A look at what changes meanwhile may find half of it: then nothing is said."""
+    """Of one queue. A look at what changes meanwhile may find half of it: then there is none."""
     with suppress(OmqError):
         yield from of_queue(location, seen, row, readers, services, gateways, now_ns)
         yield from refusals.of(row.name, now_ns)

@@ -2,7 +2,7 @@
 messages of a gateway's queue wait for, peer by peer.
 
 From what the scheduler publishes (services.delivery.scheduler_status), and of a message from its
-recipients and routes.conf. Where one of these may not be read, or is none, nothing is said.
+recipients and routes.conf. Where one of these may not be read, or is none, there is no line.
 """
 
 from __future__ import annotations

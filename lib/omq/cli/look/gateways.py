@@ -2,7 +2,7 @@
 or held. `omq peers` has each peer.
 
 Only files are read (services.delivery.scheduler_status, peer_states, holds); one that is missing or
-may not be read counts as empty. While omq.conf is wrong nothing is told here: what an operator
+may not be read counts as empty. While omq.conf is wrong there is nothing here: what an operator
 needs then is the state of the daemons. Errors: ConfigError (services.conf).
 """
 

@@ -48,7 +48,7 @@ def of_instance(location: Location, seen: Look | None, services: Sequence[Status
 
 def of_services(location: Location, services: Sequence[Status], gateways: Sequence[Gateway],
                 wrong: str) -> Iterator[Cause]:
-    """What those are told who may not look at the index."""
+    """What those see who may not look at the index."""
     yield from _configuration(wrong)
     yield from _of_services(_queues(location, None), services, gateways)
 

@@ -2,7 +2,7 @@
 
 It looks at the index (or the files of a dead instance), the readers, and for a message on POISON or
 another dead-letter queue at the journal and its pool record. Nothing is changed, and the queue
-manager is asked one thing alone: what the reader of a message in work says of its work.
+manager is asked one thing alone: what the reader of a message says of its work.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _work_said(location: Location, name: str, entry: EntryRow) -> dict[str, str]:
-    """What the reader of a message in work says of its work: the one thing that omqwhy asks the
+    """What the reader of a message says of its work: the one thing that omqwhy asks the
     queue manager, which alone has it, and for which it does not wait long. `progress` and its time;
     nothing where the reader said nothing, or has ended; why, where it cannot be asked."""
     try:

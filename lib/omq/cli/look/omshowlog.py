@@ -114,8 +114,8 @@ def from_journal_line(line: bytes) -> Logged | None:
 
 
 def _text(value: object) -> str:
-    """A field's value: journalctl gives the bytes of one that is no text as numbers, and null for a
-    long one."""
+    """A field's value: journalctl gives the bytes of one that is not text as numbers, and null for
+    a long one."""
     if isinstance(value, list):
         raw = value[-1] if value and isinstance(value[-1], str) else bytes(value)
         return raw if isinstance(raw, str) else raw.decode("utf-8", "backslashreplace")

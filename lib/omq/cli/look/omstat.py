@@ -192,7 +192,7 @@ def record(status: Status) -> dict[str, object]:
 
 
 def channel_record(gateway: Gateway | None) -> dict[str, object]:
-    """What a mail gateway has beside; null for the others."""
+    """What a mail gateway has besides; null for the others."""
     if gateway is None:
         return {"channels": None, "peers_down": None, "peers_held": None, "next_try_s": None}
     return {"channels": list(gateway.channels), "peers_down": len(gateway.down),

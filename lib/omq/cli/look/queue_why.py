@@ -1,7 +1,7 @@
 """omqwhy QUEUE: why nothing moves on a queue, or what it waits for.
 
 The causes are those of omq.cli.look.finding_causes; where there is none, what is seen of the queue
-is said instead: that it moves only where something was finished a moment ago.
+is printed instead: that it moves only where something was finished a moment ago.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ A reader is one of: stopped; silent, with a message for long; one whose selector
 busy; one that waits and is handed nothing; one that does not ask. The first three are causes by
 themselves; the others only where no able reader is left.
 
-Invariant: LOOKED_MAX payloads are read for a selector at most; where more would be needed, nothing
-is said of it.
+Invariant: LOOKED_MAX payloads are read for a selector at most; where more would be needed, the
+cause is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHOWN: Final = 80
 
 def of_readers(location: Location, seen: Look, row: QueueRow, readers: list[ReaderRow],
                now_ns: int) -> Iterator[Cause]:
-    """See the module; for a queue with messages that are ready or in work."""
+    """See the module; for a queue with messages that are ready or active."""
     able = []
     for reader in readers:
         found = _of_one(row, reader, now_ns)

@@ -2,7 +2,7 @@
 reader holds, and the text of a message.
 
 Everything shown is a copy from the index, taken once an interval. Orders (hold, release, requeue)
-go through cli.operate.change after a question; what the manager refuses is told on the screen.
+go through cli.operate.change after a question; what the manager refuses is shown on the screen.
 """
 
 from __future__ import annotations

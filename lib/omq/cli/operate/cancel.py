@@ -1,7 +1,7 @@
 """omq cancel: remove messages from their queues, by id, while they wait or are being processed.
 
     omq cancel ID ...          each of them, in this order; the first that cannot ends it
-    omq cancel --in-work ID    also one that a reader has: it is told at its next touch
+    omq cancel --in-work ID    also one that a reader has: it finds out at its next touch
     omq cancel --state ID ...  only say where they are, and in which state
 
 ID is what `omsend` or `Connection.put` said. Who put a message may, and operators with `admin` on

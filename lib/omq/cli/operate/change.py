@@ -62,7 +62,7 @@ def confirm(location: Location, change: Change, count: int, ask: Ask, *, yes: bo
 
 
 def connect(location: Location, name: str) -> Client:
-    """A connection for an operator: a manager that is gone or hangs is told soon."""
+    """A connection for an operator: a manager that is gone or hangs is reported soon."""
     with IndexView.attach(location.paths) as view:
         if not view.alive:
             raise ManagerUnavailable(spool=location.paths.root, reason="it does not run")

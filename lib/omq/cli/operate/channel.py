@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--commit", action="store_true",
                         help="with resolve: the other side has what is in doubt")
     parser.add_argument("--backout", action="store_true",
-                        help="with resolve: it has not, and it is sent again")
+                        help="with resolve: the other side does not have it; it is sent again")
     add_reason(parser)
     add_json(parser)
     return parser

@@ -5,13 +5,13 @@ They do what RESOLVE CHANNEL and RESET CHANNEL of IBM MQ do. `resolve` ends what
 
 * of a channel that sends: it waits in the definition, and the other side's record says it when the
   channel connects next, before anything else; the definition forgets it when that is done. Refused
-  while the channel runs (ChannelInUse) and while batches are in doubt (ChannelInDoubt): what became
-  of them is known by the old numbers alone;
-* of a channel that has come in: the record here, at once. The other side is told nothing, and
+  while the channel runs (ChannelInUse) and while batches are in doubt (ChannelInDoubt): what
+  happened to them is known by the old numbers alone;
+* of a channel that has come in: the record here, at once. The other side is not notified, and
   finds out at its next batch.
 
 In the middle of a crash: `resolve` ends one batch after the other; each kind of `reset` is one
-request, and an order that waits is carried out once, however often it is told (names.Reset).
+request, and an order that waits is carried out once, however often it is given (names.Reset).
 
 Errors: ChannelUnknown, ChannelInUse, ChannelInDoubt, BadRequest, those of omq.ipc.client.queues.
 """

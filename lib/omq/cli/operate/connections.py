@@ -5,8 +5,8 @@
     omq connections close 7 --link sender-1 --reason ...   one link of it, the rest goes on
 
 A connection that is closed has what its client holds given back untouched, as at a stop of the
-server; its client may come again (take its right or its password away to keep it out). The command
-is journaled before anything is closed. For the owner of the spool and root.
+server; its client may connect again (take its right or its password away to keep it out). The
+command is journaled before anything is closed. For the owner of the spool and root.
 
 Errors: ServerAway, ConnectionUnknown, LinkUnknown, NoPermission.
 """

@@ -78,7 +78,7 @@ NEW, CHANGED, SAME = "defined", "altered", "the same"
 
 @dataclass(slots=True)
 class Step:
-    """One definition: what becomes of it, and how; `work` is None when there is nothing to do."""
+    """One definition: what happens to it, and how; `work` is None when there is nothing to do."""
 
     kind: str
     name: str

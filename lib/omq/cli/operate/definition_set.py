@@ -9,7 +9,7 @@ schedules, and the rights of authority.conf.
      "rights":    [{"section": "ORDERS", "who": "user:alice", "may": "put get"}]}
 
 `by` says where a queue or schedule was defined; `keys` are those that differ from what omq has
-when nothing is said, [*] of queues.conf included. Not in it: queues whose names begin with SYSTEM.,
+by default, [*] of queues.conf included. Not in it: queues whose names begin with SYSTEM.,
 which make themselves; IDEL and POISON; temporary queues; messages; passwords and tokens.
 
 `definition_plan` takes such a file in. Errors: those of the connection, ConfigError.
@@ -71,7 +71,7 @@ def said(info: QueueInfo) -> dict[str, str]:
 
 
 def defaults(name: str, kind: str) -> dict[str, str]:
-    """The keys of a queue of which nothing is said, here or in [*]."""
+    """The keys of a queue that neither its section nor [*] sets."""
     if kind in (Kind.ALIAS.value, Kind.REMOTE.value):
         return {}
     return keys_of(conf_of(name, {}, {}, ()))

@@ -1,6 +1,6 @@
 """omq-archive: make archive files of retired journal files, and remove what is too old.
 
-One run does what there is to do and ends: a timer starts it each hour. It may run next to the
+One run does what there is to do and ends: a timer starts it each hour. It may run with the
 daemons and may be killed at any point; the next run goes on. Two runs exclude each other by a lock.
 
 `--hold NAME` is for media recovery: a copy of the spool (or of msgpool/) is brought up to date by

@@ -231,7 +231,7 @@ def _parser() -> argparse.ArgumentParser:
                         "remote, transmission")
     parser.add_argument("--to", default="", metavar="QUEUE", help="with rename and roll-over")
     parser.add_argument("--key", metavar="KEY", help="with pause and resume: a group id or a "
-                        "property's value, as limit_by says; '' of messages without one")
+                        "property's value, as limit_by says; '' for messages without one")
     parser.add_argument("--message", type=int, metavar="ID", help="with why: a QPoolId")
     parser.add_argument("--force", action="store_true",
                         help="with delete: take the queue from readers that hold no message")

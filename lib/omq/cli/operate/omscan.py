@@ -130,7 +130,7 @@ def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str
 
 
 def _take_away(paths: SpoolPaths, name: str) -> bool:
-    """Whether it is removed. One that cannot be is said, and holds up none of the others."""
+    """Whether it is removed. One that cannot be is reported, and holds up none of the others."""
     try:
         return containers.remove(paths, name)
     except DiskError as error:

@@ -2,7 +2,7 @@
 
 The listing is the original's, line by line (seed: "How To Monitor Multiple Reader Processes"). What
 does not exist here has the value of a system that does not use it: no audit log, no programs that
-shut down or ask for the state (a service is told by its supervisor), no temporary processes.
+shut down or ask for the state (its supervisor tells a service), no temporary processes.
 
 -x works on a running service: readers that stay keep their pid, and the number is in
 services.conf, so it survives a restart and a reboot.

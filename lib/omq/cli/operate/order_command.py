@@ -184,7 +184,8 @@ def hold_parser() -> argparse.ArgumentParser:
         omhold --where 'queue=UNIX size>10M'
         omhold -q LOCAL --reason 'the disk of the Maildirs is full'
         """)
-    _add_queue(found)
+    found.add_argument("-q", dest="queue", metavar="QUEUE",
+                       help="the whole queue, including messages yet to come, until omrelease -q")
     found.add_argument("--put", action="store_true", help="with -q: also take no new messages")
     found.add_argument("--force", action="store_true",
                        help="also messages that readers are processing; the readers lose them")
@@ -198,14 +199,9 @@ def release_parser() -> argparse.ArgumentParser:
         omrelease --where 'queue=UNIX state=deferred' --yes
         omrelease -q LOCAL
         """)
-    _add_queue(found)
+    found.add_argument("-q", dest="queue", metavar="QUEUE",
+                       help="the whole queue, as omhold -q held it; messages held by id stay held")
     return found
-
-
-def _add_queue(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", dest="queue", metavar="QUEUE",
-                        help="the whole queue, including messages yet to come, until it is "
-                             "released")
 
 
 def requeue_parser() -> argparse.ArgumentParser:

@@ -16,6 +16,10 @@ counted in the last line.
 
 A release is seen by the scheduler within a second, which calls back what waits for it. Errors:
 UnknownPeer; those of omq flush for what waits.
+
+--tls: what the gateways noted of lines that TLS was wanted for (logs/unix.tls.jsonl and the file
+before it) is read to its end; the last row of a host and port counts. What a peer says of itself is
+shown escaped.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from omq.base import clock
@@ -33,14 +38,14 @@ from omq.base.config import load_settings
 from omq.base.errors import Exit, NothingMeant, OmqError, UnknownPeer
 from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
-from omq.cli.common import add_json, existing, print_json, tool_parser
+from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate.command_notes import add_reason
-from omq.cli.operate.peers_tls import show_tls
 from omq.services.daemon.options import Location
 from omq.services.delivery.holds import Holds
 from omq.services.delivery.scheduler_status import read_published
 from omq.services.mail.channel_names import CHANNELS
+from omq.services.mail.tls_sessions import Gaps, read_sessions
 
 NAME: Final = "omq peers"
 _SHOWN: Final = 1000
@@ -111,7 +116,7 @@ def _carry_out(location: Location, options: argparse.Namespace, name: str, conf:
 
 
 def _ready(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf) -> None:
-    """What waits there is tried now; that nothing waits is no error."""
+    """What waits there is tried now; that nothing waits is not an error."""
     from omq.cli.operate.flush import release_mail_of  # numpy: not for who only looks
 
     try:
@@ -249,3 +254,47 @@ def _parser() -> argparse.ArgumentParser:
     add_reason(parser)
     add_json(parser)
     return parser
+
+
+def show_tls(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
+    """A row a peer, the one that was spoken to last first."""
+    gaps = Gaps()
+    rows = last_of_peers(location, conf, gaps)
+    if short := gaps.sentence():
+        say("omq peers", f"a peer's last line may be missing: {short}")
+    if json_lines:
+        for row in rows:
+            print_json(row)
+        return
+    write = sys.stdout.write
+    write(f"{'peer':<32} {'last':<20} {'level':<8} {'TLS':<8} what came of it\n")
+    for number, row in enumerate(rows):
+        if number == _SHOWN:
+            write("...\n")
+            break
+        when = datetime.fromtimestamp(row["time_ns"] / clock.NS_PER_S, UTC)
+        said = f"{row['result']}: {row['reason']}" if row["result"] else "well"
+        write(f"{escape(row['peer']):<32} {when:%Y-%m-%dT%H:%M:%SZ} {escape(row['level']):<8} "
+              f"{escape(row['version']) or 'none':<8} {escape(said)}\n")
+        seen = row["certificate"]
+        if seen:
+            write(f"    certificate {escape(seen.get('subject', '') or '(no name)')}, by "
+                  f"{escape(seen.get('issuer', '') or '?')}, until {escape(seen.get('until', '?'))}"
+                  f"\n    SHA-256 {escape(seen.get('sha256', '?'))}\n")
+
+
+def last_of_peers(location: Location, conf: ServiceConf, gaps: Gaps | None = None
+                  ) -> list[dict[str, Any]]:
+    """As JSON has them."""
+    last: dict[str, dict[str, Any]] = {}
+    for row in read_sessions(location.paths.logs, conf.name, gaps):
+        if row["host"]:
+            peer = f"[{row['host']}]" if ":" in row["host"] else row["host"]
+            peer = f"{peer}:{row['port']}"
+            last.pop(peer, None)
+            last[peer] = {"service": conf.name, "peer": peer} | {
+                key: row[key] for key in ("time_ns", "level", "policy", "result", "reason",
+                                          "version", "cipher", "certificate", "domains")}
+    for row in last.values():
+        row["certificate"] = {str(key): str(text) for key, text in row["certificate"].items()}
+    return list(last.values())[::-1]

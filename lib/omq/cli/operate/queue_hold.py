@@ -66,7 +66,7 @@ def set_queue(name: str, location: Location, queue: str, reason: str, *, get: bo
 
 def _set_defined(name: str, location: Location, queue: str, reason: str, wanted: dict[str, bool],
                  words: str) -> QueueRow | None:
-    """A queue that was made at run time: the queue manager is told, and journals it."""
+    """A queue that was made at run time: the queue manager is asked, and journals it."""
     with connect(location, name) as connection:
         if words:  # else the queue manager's own words say it all
             Operator(connection, words).note((queue,), 1, reason=reason, things="queues")

@@ -173,8 +173,8 @@ def stopping(services: Iterable[ServiceConf]) -> list[ServiceConf]:
 
 
 def check_queue(location: Location, conf: ServiceConf) -> None:
-    """A service whose queue is not defined never comes up: that is said before somebody waits for
-    it. ServiceQueueMissing; where neither index nor queues.conf can be read, nothing is known."""
+    """A service whose queue is not defined never comes up: that is an error before somebody waits
+    for it. ServiceQueueMissing; unknown where neither index nor queues.conf can be read."""
     known = _queues(location)
     if conf.queue and known and conf.queue not in known:
         raise ServiceQueueMissing(service=conf.name, queue=conf.queue)

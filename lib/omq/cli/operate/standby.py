@@ -14,8 +14,8 @@
     omq standby listen      serves standbys over TLS (omq-standby-listen.service)
     omq standby send        serves one standby on standard input and output; run by the command
     omq standby status      its standbys, how far each is behind, which are away
-    omq standby forget --member b       that one is none any more
-    omq standby demote      this spool is no primary any more: no queue manager starts on it
+    omq standby forget --member b       it is no longer a standby
+    omq standby demote      this spool is no longer a primary's: no queue manager starts on it
     omq standby rejoin --member a -- tls://west.example.org     an old primary follows the new one
     omq standby aside --since LSN       what it has that the new primary does not, by message
     omq standby put-again --from DIR --since LSN      on the new primary: what of that was not

@@ -126,7 +126,7 @@ class MessageCommand:
 
 
 def environment(message: Message) -> dict[str, str]:
-    """This process's environment and what the command is told of the message."""
+    """This process's environment and what the command learns about the message."""
     # Of two properties that become one name the first by name wins.
     named = {PROPERTY_PREFIX + _UNFIT.sub("_", name.upper()): value.replace("\0", "\ufffd")
              for name, value in sorted(message.texts.items(), reverse=True)}

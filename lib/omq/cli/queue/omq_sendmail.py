@@ -109,7 +109,7 @@ def _flush(location: Location) -> int:
 
 
 def _check_aliases(location: Location) -> int:
-    """newaliases: there is nothing to be built, a mistake is told. ConfigError."""
+    """newaliases: there is nothing to build, a mistake is reported. ConfigError."""
     from omq.services.mail.routes_file import load_routes
 
     aliases = load_routes(location.conf_dir).aliases

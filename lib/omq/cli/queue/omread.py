@@ -68,7 +68,7 @@ from omq.services.readers.service import Message, reply_queue
 # Several reader processes of one command, watched until the last has ended; none is replaced.
 #
 # The first is the main reader. The others start when it is registered, so that what is wrong for
-# all (an unknown queue, no authority) is said once.
+# all (an unknown queue, no authority) is reported once.
 #
 # Invariants: 1. a signal to this process is passed on, and waited for as long as the readers take
 # (the second ^C ends their commands, the third the readers);

@@ -277,7 +277,7 @@ def _texts(words: list[str]) -> dict[str, str]:
 
 
 def _identifier(text: str, what: str) -> bytes:
-    """48 hexadecimal digits are the id of another message, anything else stands for itself."""
+    """48 hexadecimal digits are the id of another message, anything else is used as it is."""
     if len(text) == _MESSAGE_ID_DIGITS:
         return parse_message_id(text)
     identifier = text.encode("utf-8", "surrogateescape")

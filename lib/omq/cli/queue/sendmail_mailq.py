@@ -41,7 +41,7 @@ class Row:
     """One mail on one queue; `why`: a line of its own, empty for none."""
 
     mail_id: str
-    mark: str  # as Postfix has it: * in work, ! held
+    mark: str  # as Postfix has it: * active, ! held
     size: int
     arrival_ns: int
     sender: str

@@ -5,8 +5,8 @@
     it raises       what the decorator says of such an error; else a failed attempt with the
                     exception as reason: the queue's retry_delay_ms, its back-off and attempts_max
                     decide what follows, at the end POISON
-                    MessageCancelled: somebody cancelled it in work; that is its end
-    is no JSON      the same, without a call
+                    MessageCancelled: somebody cancelled it meanwhile; that is its end
+    is not JSON     the same, without a call
 
 The function gets the body as JSON, as bytes, or the omq.Message itself, which it may settle
 (`defer`, `move`, `reply`) before it returns.
@@ -14,8 +14,8 @@ The function gets the body as JSON, as bytes, or the omq.Message itself, which i
 Invariants: 1. whatever leaves the function is that message's failure and ends nobody, SystemExit
 too; 2. it is interrupted in the main thread, once, when its own time is over (TaskOverdue: a failed
 attempt; omq.cli.queue.task_limit) or that of a stop (TaskStopped: the message goes back untouched);
-3. nothing of a message is executed or unpickled; 4. what is said of the message is said with no
-limit running: a manager that is away is not a fault of the function.
+3. nothing of a message is executed or unpickled; 4. the message is settled with no limit running:
+a manager that is away is not a fault of the function.
 
 The crash argument is the reader's (omq.ipc.client.reader): a process that dies before `done` is
 recorded leaves the message to the manager, which hands it out again, flagged `redelivered`. So a

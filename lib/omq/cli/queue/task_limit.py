@@ -1,18 +1,18 @@
 """The time that a function has for one message: --time-limit and --kill-after of `omq worker`.
 
     limit_s           the function is interrupted in the main thread (TaskOverdue): a failed attempt
-    + kill_after_s    its process ends: the message comes again as that of a reader that died, one
-                      attempt counted, and the parent starts another process
+    + kill_after_s    its process ends: the message is redelivered as that of a reader that died,
+                      one attempt counted, and the parent starts another process
 
 The first is SIGALRM, which Python hands to the function between two of its instructions: its
 `finally`s run. A function that swallows it, or hangs in C code, or holds the GIL there, meets the
 second: a thread of the faulthandler, which needs neither the interpreter nor the parent, writes to
 standard error where every thread stood, and ends the process.
 
-Invariants: 1. behind `disarm` neither comes; 2. without a limit nothing is armed, and nothing paid.
+Invariants: 1. after `disarm` neither comes; 2. without a limit nothing is armed, and nothing paid.
 
-The crash argument is the reader's (omq.ipc.client.reader): the message in work was counted when it
-was handed out, and nothing was said of it, so the manager has it again.
+The crash argument is the reader's (omq.ipc.client.reader): the attempt was counted when the message
+was handed out, and the reader had not settled it, so the manager has it again.
 """
 
 from __future__ import annotations

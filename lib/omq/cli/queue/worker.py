@@ -5,7 +5,7 @@
 omq.cli.queue.task_function says what the function gets and what its end means. Each process imports
 the module by itself, after the fork, so nothing that the module opens is shared.
 
-After SIGTERM, SIGHUP or ^C each process finishes the message in work, which has --stop-timeout
+After SIGTERM, SIGHUP or ^C each process finishes its current message, which has --stop-timeout
 seconds; then, or after a second ^C, the function is interrupted and its message given back, no
 attempt counted; what still does not end is killed, and its message is redelivered like that of a
 reader that died. If this process is killed its children stop by themselves, in the same order. A

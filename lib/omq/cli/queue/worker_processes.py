@@ -1,12 +1,12 @@
 """The parent of `omq worker`: keeps its processes alive, and tells systemd how they are.
 
 It never touches a message. The first process is the queue's main reader; the others are auxiliary,
-and start when it is registered, so that what is wrong for all is said once.
+and start when it is registered, so that what is wrong for all is reported once.
 
 Invariants: 1. one thread, one selector, no polling but the watchdog's; 2. before the first process
 was registered once, an error that no waiting mends ends the worker with its exit code; from then on
 a process that ends is replaced with back-off, but for what cannot be loaded any more (78); 3. at a
-stop the messages in work have `stop_s`, then they are given back, then what is left is killed; when
+stop the current messages have `stop_s`, then they are given back, then what is left is killed; when
 `run` returns no process is left.
 """
 

@@ -2,7 +2,7 @@
 not be as the package left it.
 
     omq package pause        before the files are exchanged: drain and stop what runs, note it
-    omq package configure    behind it: units of named instances anew, then start what was noted
+    omq package configure    after it: units of named instances anew, then start what was noted
     omq package remove       before the files go: drain everything, take named instances' units away
 
 Invariants: 1. an edited unit is left alone and named, and stops nothing; 2. instances are stopped
@@ -13,8 +13,8 @@ started again by the next `configure`, also that of the old version when an upgr
 In the middle of a crash: what runs is noted before the first one is stopped, and forgotten when
 all have been started; /run is empty after a reboot, where the enabled targets start by themselves.
 
-Exit code 0, also when an instance could not be stopped or started (it is told: the package is as
-good as it can be, and a package manager that gives up makes nothing better); 71 when user or
+Exit code 0, also when an instance could not be stopped or started (that is printed: the package is
+as good as it can be, and a package manager that gives up makes nothing better); 71 when user or
 directories cannot be made, 77 without root.
 """
 
@@ -206,7 +206,7 @@ def _note_if_empty(paths: SpoolPaths) -> None:
 
 
 def _attempt(done: str, words: list[str]) -> None:
-    """`systemctl WORDS`; what fails is told and stops nothing."""
+    """`systemctl WORDS`; what fails is reported and stops nothing."""
     try:
         systemctl.call(words)
     except OmqError as error:

@@ -24,7 +24,8 @@ def main(argv: list[str]) -> int:
         omq service router2 --foreground-log
         """)
     parser.add_argument("service", metavar="NAME", help="section of services.conf")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="OPTION", help="for the daemon")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="OPTION",
+                        help="passed on to the daemon")
     options = parser.parse_args(argv)
     location = locate(options)
     services = load_services(location.conf_dir)

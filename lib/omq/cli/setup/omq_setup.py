@@ -135,7 +135,7 @@ def _say_off(job: Job) -> None:
 
 
 def _quietly(words: list[str]) -> None:
-    """Part of taking back: a failure here would hide the one that is told."""
+    """Part of taking back: a failure here would hide the one that is reported."""
     with contextlib.suppress(SystemctlFailed):
         systemctl.call(words)
 

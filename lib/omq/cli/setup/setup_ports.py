@@ -1,4 +1,4 @@
-"""The SMTP port of each installed instance: a new one gets its own, two alike are told in words.
+"""The SMTP port of each installed instance: a new one gets its own, two alike are reported.
 
 A configuration that cannot be read is its reader's business: here it counts as having no port.
 """

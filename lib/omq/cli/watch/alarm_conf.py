@@ -33,7 +33,7 @@ _UNIT: Final = (re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.@-]*\.(service|target)"),
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One section. `run`, `mail` and `unit` are empty where nobody is told."""
+    """One section. `run`, `mail` and `unit` are empty where nobody is notified."""
 
     name: str
     measure: str

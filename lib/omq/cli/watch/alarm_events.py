@@ -1,4 +1,4 @@
-"""Begin and end of alarms as event messages on SYSTEM.EVENTS, beside those of queue.manager.
+"""Begin and end of alarms as event messages on SYSTEM.EVENTS, where queue.manager's are, too.
 
     {"event": "alarm_raised", "queue": "ORDERS", "time_ns": 17..., "alarm": "deep",
      "severity": "warning", "value": 120.0}

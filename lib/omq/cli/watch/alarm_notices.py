@@ -1,9 +1,9 @@
 """Telling somebody that an alarm began or is over: a program, a mail, a unit.
 
 Invariants: 1. one notice of an alarm in every_s at most, whatever flutters and on however many
-queues: what changed meanwhile is told together; 2. nothing goes through a shell, and what is told
+queues: what changed meanwhile goes into one notice; 2. nothing goes through a shell, and a notice
 is printable ASCII; 3. a program that hangs is killed after alarms_run_timeout_s, one that fails is
-an event (OM 1572) and keeps nobody from being told the next time; 4. what is owed is told by
+an event (OM 1572) and keeps nobody from being notified the next time; 4. what is owed is sent by
 the next watcher if this one ends before (run/alarms.json has it).
 """
 
@@ -34,8 +34,8 @@ def run_command(command: Sequence[str], text: str, timeout_s: float) -> None:
 
 
 class Notices:
-    """`told_ns`: when each alarm was told last, by its name; `owed`: what the last watcher left
-    untold; both outlive the process. `stopping`: nobody else is told any more."""
+    """`told_ns`: when the last notice of each alarm went out, by its name; `owed`: what the last
+    watcher did not send; both outlive the process. `stopping`: nobody else is notified."""
 
     def __init__(self, settings: Settings, log: EventLog, told_ns: dict[str, int],
                  run: Run = run_command, owed: Owed = NOTHING,

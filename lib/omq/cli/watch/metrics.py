@@ -1,9 +1,9 @@
 """The facts of an instance as Prometheus metrics, by the official client (omq-suite[metrics]).
 
 Invariants: 1. every series has the label omq_instance (Prometheus gives `instance` to the address
-that it scrapes); 2. so many series as queues, services and channels are configured, and no more:
-queues that programs make for themselves have names that never come again, so those of one model are
-one series (`REPLIES.*`), gauges alone, for a sum of counters that come and go would run backwards;
+that it scrapes); 2. as many series as queues, services and channels are configured, and no more:
+queues that programs make for themselves have names that are never used again, so those of one model
+are one series (`REPLIES.*`), gauges alone: a sum of counters that come and go would run backwards;
 3. no name of a message, client or user is a label.
 """
 
@@ -46,7 +46,7 @@ _RUNS: Final = (Word.STARTED, Word.PARTIALLY_ABORTED)
 
 @dataclass(slots=True)
 class _Line:
-    """What is told of one queue, or of all that were made of one model."""
+    """What is published about one queue, or about all that were made from one model."""
 
     states: dict[str, int] = field(default_factory=dict)
     readers: int = 0
@@ -163,7 +163,7 @@ def _family(row: Row, instance: str, value: float) -> Metric:
 
 
 def lines(facts: Facts) -> dict[str, _Line]:
-    """What is told, by the value of the label `queue`."""
+    """What is published, by the value of the label `queue`."""
     found: dict[str, _Line] = {}
     for each in facts.queues:
         row = each.row

@@ -1,7 +1,7 @@
 """omq-metrics: the figures of an instance for Prometheus, over HTTP.
 
 It reads the index in shared memory and the files in run/, as omstat does: the queue manager is not
-asked, and one that hangs or is dead is told (omq_up, omq_manager_state). So it runs on when the
+asked, and one that hangs or is dead shows (omq_up, omq_manager_state). So it runs on when the
 instance is stopped. The address in use is written to run/metrics.port. SIGTERM ends it.
 
 Exit codes: 0; 69 when the package prometheus_client is missing, or the port is taken.

@@ -48,7 +48,7 @@ class Remembered(Collector):
 
 
 class Handler(WSGIRequestHandler):
-    """Says nothing of each request: a scrape a second is no news."""
+    """Logs nothing for a request: a scrape a second is not news."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

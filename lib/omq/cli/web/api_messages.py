@@ -1,4 +1,4 @@
-"""Messages and settlements as the REST interface is told of them.
+"""Messages and settlements as the REST interface gets them.
 
 Errors: BadRequest, and what omq.Outgoing says of what can be no message (BadArgument, BadProperty).
 """
@@ -29,7 +29,7 @@ QUERY: Final = {"priority": int, "expiry_s": float, "delay_s": float, "correlati
                  "message_id": str, "reply_to": str, "group_id": str, "unique_key": str}
 """What the query may say of a body that is sent as it is."""
 _FORMS: Final = ("application/octet-stream", "application/x-www-form-urlencoded")
-"""Content types that say nothing of a body: what clients send unless they are told."""
+"""Content types that say nothing about a body: what clients send by default."""
 _DELAY_MAX_S: Final = 366 * 86400
 _DELIVERY_MAX: Final = 64
 """Letters of the name of a delivery: of a thousand that wait each has some."""
@@ -114,7 +114,7 @@ def listed(found: dict[str, Any], key: str) -> list[Any]:
 
 
 def order_of(found: Any) -> Order:
-    """What is said of a delivery. BadRequest."""
+    """What a request orders for a delivery. BadRequest."""
     known = ("delivery", "end", "seconds", "reason", "to", "body", "body_base64", "properties",
              "progress")
     if not isinstance(found, dict) or not found.keys() <= set(known):

@@ -252,7 +252,7 @@ async def settle_many(request: web.Request) -> web.Response:
 
 
 async def progress(request: web.Request) -> web.Response:
-    """GET /api/v1/messages/ID/progress: of a message in work, on the queues that he may browse."""
+    """GET /api/v1/messages/ID/progress: of an active message, on the queues that he may browse."""
     exchange, caller, console = request.app[EXCHANGE], caller_of(request), console_of(request)
     seen = await console.run(reading.message, console.location, request.match_info["id"], "", 0)
     mine = visible(caller, seen)

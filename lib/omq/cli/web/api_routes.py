@@ -1,6 +1,6 @@
 """Every route of the REST interface, with what its document says of it; the document itself.
 
-OpenAPI 3.1, made of this list: what is not in it is no route, and a test compares the two.
+OpenAPI 3.1, made of this list: what is not in it is not a route, and a test compares the two.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Budget:
     def room(self, user: str, size: int) -> Iterator[None]:
         """For a request meanwhile. ConsoleBusy."""
         if not self.take(user, size):
-            raise ConsoleBusy(what=f"no memory for a request of {size} bytes next to the others "
+            raise ConsoleBusy(what=f"no memory for a request of {size} bytes besides the others "
                               "(web_memory_bytes_max, web_user_memory_bytes_max)", seconds=1)
         try:
             yield

@@ -205,7 +205,7 @@ class Connection(RequestHandler):
 
 
 def local_ids(ends: Any) -> tuple[int, int] | None:
-    """uid and gid of who is at the other end; None: it is no Unix socket."""
+    """uid and gid of who is at the other end; None: it is not a Unix socket."""
     if ends is None or ends.family != socket.AF_UNIX:
         return None
     data = ends.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)

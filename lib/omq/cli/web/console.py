@@ -106,7 +106,7 @@ class Console:
         self.snapshots.followers = len(self._beats)
 
     def end_followers(self) -> None:
-        """The server stops: they are told with the next moment, which is now."""
+        """The server stops: followers learn it with their next update, which is sent now."""
         self.stopping.set()
         for queue in self._beats:
             if queue.empty():

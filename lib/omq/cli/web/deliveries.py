@@ -92,7 +92,7 @@ class Deliveries:
         self._use(desk, user)
 
     def room(self, user: str, count: int) -> int:
-        """How many a get may take next to what is in hand. ConsoleBusy."""
+        """How many a get may take besides what is in hand. ConsoleBusy."""
         settings = self._settings
         left = min(settings.web_deliveries_max - len(self._held),
                    settings.web_user_deliveries_max - self._in_hand[user])

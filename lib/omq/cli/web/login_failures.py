@@ -59,7 +59,7 @@ class LoginFailures:
         self._been[source, name] = None
 
     def wrong_token(self, source: str) -> float:
-        """A token that is not known: how long its source is told to wait."""
+        """A token that is not known: how long its source has to wait."""
         wait_s, _ = self.wait_s(source, _TOKEN)
         self.count(source, _TOKEN)
         return wait_s

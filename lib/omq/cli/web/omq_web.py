@@ -85,5 +85,5 @@ def _parser() -> argparse.ArgumentParser:
                             "define; may be given several times")
     found.add_argument("--until", metavar="DAY", default="",
                        help="with --token: the last day on which it works, 2027-01-31 "
-                            "(default: it works for ever)")
+                            "(default: it has no end)")
     return found

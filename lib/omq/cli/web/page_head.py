@@ -57,7 +57,7 @@ def causes(moment: Moment) -> list[dict[str, Any]]:
 
 
 def causes_note(moment: Moment) -> str:
-    """What stands where there is none, or next to the first of many."""
+    """What the page says if there is none, or next to the first of many."""
     found = len(moment.facts.causes.all()) if moment.facts else 0
     if found > _CAUSES_MAX:
         return f"{found - _CAUSES_MAX:,} more are not shown here: the page of a queue has its own."

@@ -1,6 +1,6 @@
 """A body for people: as text, JSON, the header of a mail, or bytes. Never as what it may be else.
 
-Invariants: 1. no more than `most` bytes are looked at and shown, and it is said when there are
+Invariants: 1. no more than `most` bytes are looked at and shown, and a note says when there are
 more; 2. what comes out is lines of visible characters (base.names.escape); 3. nothing is decoded
 that could grow: no archive, no encoding of a transfer, JSON only as deep as NESTED_MAX.
 """
@@ -49,7 +49,7 @@ def guess(body: bytes, properties: dict[str, str]) -> str:
 
 
 def preview(body: bytes, kind: str, most: int) -> Preview:
-    """The body as this kind; what is not of the kind is shown as text, and that is said."""
+    """The body as this kind; what is not of the kind is shown as text, with a note."""
     cut = body[:most]
     note = f"the first {most:,} of {len(body):,} bytes" if len(body) > most else ""
     if kind == "hex":

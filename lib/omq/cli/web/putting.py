@@ -1,9 +1,9 @@
 """Puts of the REST interface: requests for the same queue that wait at the same time go to the
 queue manager together and share a sync.
 
-Invariants: 1. the messages of one request are put all, or none is; 2. a refusal of one request is
-no other's; 3. what became of a request that the queue manager did not answer is told as an error of
-its absence (503), never as a refusal: the program asks again with the same unique_key.
+Invariants: 1. the messages of one request are put all, or none is; 2. a refusal of one request
+affects no other; 3. a request that the queue manager did not answer gets an error of its absence
+(503), never a refusal: the program asks again with the same unique_key.
 
 Crash argument: each way is one request to the queue manager that is all or nothing (a batch that
 fits, a unit of work), and is answered when it is on the disk.
@@ -22,7 +22,7 @@ from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing, by_itself
 
 HEAD_BYTES: Final = 768
-"""More than a message takes in a request next to its body and its properties."""
+"""More than a message takes in a request besides its body and its properties."""
 ALONE_BYTES: Final = 4096
 """A body of this size gains nothing by company; below it none goes into a container."""
 _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
@@ -30,7 +30,7 @@ _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
 
 class Puts:
     """One request, with those that go with it. `goal`: the queues that hold what is put, or the
-    name of one of another instance; the waiter is told a list of ids."""
+    name of one of another instance; the waiter gets a list of ids."""
 
     def __init__(self, goal: str | tuple[str, ...], messages: Sequence[Outgoing], waiter: Waiter
                  ) -> None:

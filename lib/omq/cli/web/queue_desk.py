@@ -2,7 +2,7 @@
 for its messages, and for all deliveries of it.
 
 A thread with a native connection takes as many messages as gets that wait want, gives them out in
-the order in which the gets came, and carries out what is said of deliveries: many at once, with one
+the order in which the gets came, and carries out settlements of deliveries: many at once, with one
 sync. So a thousand long polls of a queue cost one reader, and nothing while nothing arrives.
 
 Invariants: 1. the native connection is used by its thread alone, but for Reader.wake; 2. a message
@@ -218,7 +218,7 @@ class Desk:
         ends = Outcomes()
         try:
             self._share_out(found, ends)
-        except BaseException as error:  # of those whose gets are told it
+        except BaseException as error:  # of those whose gets fail with it
             for waiter, outcome in ends:
                 for each in outcome.value:
                     self.forget(each)

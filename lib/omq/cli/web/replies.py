@@ -1,7 +1,7 @@
 """Requests of the REST interface: put a message that wants an answer, and wait for just that one.
 
 Whoever asks has one temporary queue for answers, read by one desk, so a thousand requests that wait
-cost no thread each, and nobody is told what another one was answered, whatever ids the two gave
+cost no thread each, and nobody gets what another one was answered, whatever ids the two gave
 their questions. A request may be served for as long as its program waits, and no longer: that is
 its expiry. An answer for which nobody waits any more is finished; one whose body is long, or for
 which there is no memory, is a delivery of who asked, with a link.

@@ -21,7 +21,7 @@ JSON: Final = "application/json"
 
 
 _JSON_COST: Final = 4
-"""What JSON takes next to its bytes, once it is objects, in times of these: as many texts as there
+"""What JSON takes besides its bytes, once it is objects, in times of these: as many texts as there
 are in a message with properties; small objects in a list take more, but are refused at once."""
 
 
@@ -92,7 +92,7 @@ def text(found: dict[str, Any], key: str, default: str = "") -> str:
 
 
 def truth(found: dict[str, Any], key: str) -> bool | None:
-    """True, False, or None: nothing is said. BadRequest."""
+    """True, False, or None: the key is absent. BadRequest."""
     value = found.get(key)
     if value is not None and not isinstance(value, bool):
         raise BadRequest(reason=f"{key} is true or false")

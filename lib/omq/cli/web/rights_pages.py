@@ -1,5 +1,5 @@
 """Who is known here and what he may do: names, roles, tokens and the lines of authority.conf, never
-a hash. For the role admin. What cannot be read is told, and the rest is shown.
+a hash. For the role admin. What cannot be read is named, and the rest is shown.
 """
 
 from __future__ import annotations

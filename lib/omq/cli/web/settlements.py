@@ -1,7 +1,7 @@
-"""What is said of deliveries, and what was said of them a moment ago.
+"""Settlements of deliveries, and those of a moment ago with their answers.
 
-An answer to a settlement can be lost. A program that says the same of the same delivery once more
-is told the same, as long as it is remembered: web_hold_s, and web_deliveries_max of them.
+An answer to a settlement can be lost. A program that settles the same delivery in the same way once
+more gets the same answer, as long as it is remembered: web_hold_s, and web_deliveries_max of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from omq.ipc.client.reader import Reader
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is said of a delivery. `touches`: it stays in hand. `to`: a name that it is moved to,
+    """What to do with a delivery. `touches`: it stays in hand. `to`: a name that it is moved to,
     until rights on it have been asked for. `replies`: something is put for whoever asked. `mark`:
     the same for the same words."""
 

@@ -2,7 +2,7 @@
 
 It looks each web_period_ms while a page follows, else each web_ring_period_s for the sparklines. So
 ten open pages cost what one does, and none costs the queue manager anything (omq.cli.watch.facts).
-Invariants: 1. one look at a time; 2. a look that fails is told as such, and the next one is made.
+Invariants: 1. one look at a time; 2. a look that fails is shown as such, and the next one is made.
 
 The last hour of some figures is kept for the sparklines (Ring): 3. all series have their points at
 the same times; one that was not there has gaps; 4. a series whose figure is not told any more goes

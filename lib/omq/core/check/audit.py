@@ -5,8 +5,8 @@
     journal   alone: the frames of one message from its PUT on, as far as files are kept
 
 Index and pool are compared message by message. What differs is looked up in the journal. A message
-that has moved on between the copy of the index and the reading of the files is no difference, nor
-is what is not written: readers, non-persistent messages, who works on IDEL, a deferral that is
+that has moved on between the copy of the index and the reading of the files is not a difference,
+nor is what is not written: readers, non-persistent messages, who works on IDEL, a deferral that is
 over.
 
 Who is wrong: the journal is the truth where it is whole. If all frames of the message are there,
@@ -106,7 +106,7 @@ def _entry(row: EntryRow, now_ns: int) -> Entry:
 
 def suspects(index: IndexView, pool: IndexView) -> Vector:
     """The persistent messages of which the two do not say the same, ascending; as columns, for a
-    million of them is no reason to wait."""
+    million of them must not take long."""
     names: dict[str, int] = {}
     one, other = _rows(index, names), _rows(pool, names)
     if np.array_equal(one, other):
@@ -191,7 +191,7 @@ def _of_record(message: Message | None, names: dict[int, str]) -> Side:
 
 
 def _agrees(side: Side, truth: Side) -> bool:
-    """Deferrals that are over are told as ready by an index, never by a frame."""
+    """An index shows deferrals that are over as ready, a frame never does."""
     if side.queues.keys() != truth.queues.keys():
         return False
     return all(mine[1:] == theirs[1:] and (mine[0] == theirs[0] or {mine[0], theirs[0]} == {

@@ -8,7 +8,7 @@ A looker begins by a look that is refused (LookBehind): from then on arrivals ar
 and it looks at the whole queue itself. Nothing can come in between unseen. The same refusal says
 that more came than is kept for it (PENDING_MAX), and after a restart of the manager.
 
-While get is inhibited nobody is told, for nothing of the queue can be handed out; when it is
+While get is inhibited nobody hears of any, for nothing of the queue can be handed out; when it is
 allowed again all lookers are behind, and look at what is there then.
 
 Invariants: 1. a looker costs a line of its list for each arrival, and nothing is done by its

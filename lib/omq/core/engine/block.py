@@ -35,7 +35,7 @@ class Writer(Protocol):
     durable_lsn: int
     syncs: int
     sync_ns: int  # that the sync of the last block took; below zero: none, or not timed
-    written: Callable[[int], None] | None  # is told of a block that is synced next
+    written: Callable[[int], None] | None  # hears of a block that is synced next
 
     def room(self) -> int:
         """Bytes left in the current file."""

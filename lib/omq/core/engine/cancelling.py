@@ -6,8 +6,8 @@ the analytics it is an operator's delete. Either all places that are named are l
 
 Who may is for the caller (ipc.server.cancelling) to say; the index knows who put a message, as its
 frame and its pool record do. READY, DEFERRED and HELD ones wait. One that a reader has is refused
-with its name (MessageBusy), unless it is to be cancelled in work: then it is taken out of the
-reader's hands first, as an operator's force does it, and the reader is told when it asks (lost).
+with its name (MessageBusy), unless it is to be cancelled all the same: then it is taken out of the
+reader's hands first, as an operator's force does it, and the reader learns it when it asks (lost).
 One that a unit in doubt has is NotInState. What came with this very group has not been acknowledged
 to anybody yet, so nobody knows its id: it is not there.
 
@@ -15,7 +15,7 @@ What a reader says of its work (`hear`), and what was taken from one, is in memo
 that was started anew knows neither. Of each KNOWN_MAX are kept.
 
 In the middle of a crash: all frames are in one block, so a start finds all of it or nothing. Each
-carries the token and the number of the request: a client that has lost the answer is told that it
+carries the token and the number of the request: a client that has lost the answer learns that it
 was carried out, and does not ask again (core.redo.last_requests).
 """
 
@@ -77,7 +77,7 @@ class ById:
                 if t.e_queue[entry] != IDEL and t.e_sequence[entry] < first]
 
     def reader_of(self, entry: int) -> str:
-        """Who has it in work: the name of the reader and its process; "": nobody, or one of whom
+        """Who processes it: the name of the reader and its process; "": nobody, or one of whom
         nothing is known since a restart."""
         t = self._core.t
         if t.e_state[entry] != _ACTIVE or not t.e_reader[entry]:
@@ -116,7 +116,8 @@ class ById:
     def cancel(self, party: Party, entries: Sequence[int], sequence: int, text: bytes,
                take_back: Callable[[int], None] | None = None) -> None:
         """All of these entries leave their queues, with `take_back` (which makes the manager forget
-        who holds one) also those in work. MessageBusy, NotInState, SpoolFull: none does."""
+        who holds one) also those that readers have. MessageBusy, NotInState, SpoolFull: none
+        does."""
         core, t = self._core, self._core.t
         for entry in entries:
             qpool, queue = t.m_qpool[t.e_message[entry]], core.rules[t.e_queue[entry]].name

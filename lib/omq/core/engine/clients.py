@@ -65,7 +65,7 @@ class Clients:
         self._t.r_request[party.slot] = self._core.now_ns
 
     def answered(self, party: Party) -> None:
-        """It is told an answer."""
+        """It gets an answer."""
         self._t.r_response[party.slot] = self._core.now_ns
 
     def _note(self, party: Party, name: str, queue: int, kind: FrameType) -> None:

@@ -5,7 +5,7 @@ is less: it counts from the moment of the put by the monotonic clock, so a clock
 nothing while the manager runs. A start knows only what the pool says: for what it finds the wall
 clock decides, also when that is put right later.
 
-Nobody is handed a message behind its time. When it comes, the entries that are READY or DEFERRED
+Nobody is handed a message after its time. When it comes, the entries that are READY or DEFERRED
 leave, to the queue that theirs names (`expired_to`) or for good, each with an EXPIRE frame. What a
 reader has, or an operator holds, is left to them; it leaves when it comes back. IDEL, POISON and
 the queues that others name (`expired_to`, `dead_letter`) keep what they have. A message that has
@@ -32,7 +32,6 @@ from omq.core.engine.barrier_ends import failing, room
 from omq.core.engine.barriers import MEMBER
 from omq.core.engine.deadlines import until
 from omq.core.engine.failures import NOTED
-from omq.core.engine.freeing import free_many
 from omq.core.engine.gives import next_ready
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.settle import frame_for
@@ -238,3 +237,27 @@ def _leave(core: Core, slot: int, entry: int) -> None:
         if target not in others:
             t.m_parts[slot] += 1
             core.new_entry(slot, target, priority, lsn)
+
+
+def free_many(core: Core, entries: Vector, slots: Vector) -> None:
+    """Messages that are gone, many at once: their rows, hash chains and pool slots are free.
+
+    `entries` of the messages in `slots`; none of them twice. They are persistent, on one queue and
+    in one pool record each, and in none of its chains any more; the frames are the caller's."""
+    t, v = core.t, core.t.v
+    v["e_state"][entries] = 0
+    v["e_sequence"][entries] = 0
+    v["e_reader"][entries] = 0
+    t.entries.give_many(entries)
+    buckets = (v["m_key"][slots] & np.uint64(t.mask)).astype(np.int64)
+    heads = v["b_id"][buckets] == slots + 1
+    v["b_id"][buckets[heads]] = v["m_idnext"][slots[heads]]
+    for slot in slots[~heads].tolist():
+        t.unindex_id(slot)
+    for slot in slots[v["m_corr"][slots] != 0].tolist():
+        t.unindex_correlation(slot)
+    core.slots.free_many(v["m_file"][slots], v["m_record"][slots])
+    v["m_qpool"][slots] = 0
+    v["m_first"][slots] = 0
+    v["m_parts"][slots] = 0
+    t.messages.give_many(slots)

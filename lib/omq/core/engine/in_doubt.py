@@ -12,10 +12,10 @@ No journal file is kept for it, be it in doubt for a year.
 
 All its entries, and that of its message, are PREPARED under the same number: `e_until` in the
 index, `until` in the pool, `reason` in frames. Nobody else can hand out, expire, delete or move
-them. What was taken has an attempt counted, what was put has none: so the two are told apart.
+them. What was taken has an attempt counted, what was put has none: so the two can be distinguished.
 
 Invariants: 1. a number is that of one unit in doubt; 2. entries are PREPARED if and only if they
-belong to one; 3. what is missing of a unit is said (`missing`), and one whose message is lost is
+belong to one; 3. what is missing of a unit is noted (`missing`), and one whose message is lost is
 there still, without a name, for an operator to end.
 
 In the middle of a crash: each of the blocks is whole or absent. Before the first nobody was told
@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from omq.base.checksum import crc32c
@@ -42,18 +43,18 @@ from omq.base.errors import (
     UnitUnknown,
 )
 from omq.base.names import escape
+from omq.core.engine.backing_out import back_out
 from omq.core.engine.duplicates import watching
 from omq.core.engine.puts import NO_PLACE, NewMessage, append, check, place_bodies, rows_kept
-from omq.core.engine.settle import END, EVIDENCE_BYTES, Verdict, frame_for, leave
-from omq.core.engine.state import IDEL, PERSISTENT, Core, Party, Poisoned
+from omq.core.engine.settle import END, EVIDENCE_BYTES, Verdict, done, frame_for, leave
+from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, Core, Party, Poisoned
 from omq.core.engine.transitions import Event, after
-from omq.core.engine.unit_ends import By, back_out_entry, commit_entry, end_itself
 from omq.core.engine.unit_facts import Facts, UnitInDoubt, payload_of, read_facts
 from omq.core.engine.units import check_unit, entries_of
 from omq.format import message as message_format
 from omq.format.frame_rules import Reason
 from omq.format.index import Counter, EntryState
-from omq.format.journal import FrameType
+from omq.format.journal import FrameFlag, FrameType
 from omq.format.message import Part
 
 _PREPARED = int(EntryState.PREPARED)
@@ -290,3 +291,67 @@ def _marked(entries: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Each with the flags of its frame: the last one carries out the request."""
     for left, entry in enumerate(entries, 1 - len(entries)):
         yield entry, 0 if left else END
+
+
+_LAST, _IDEL = int(FrameFlag.LAST_PART), int(FrameFlag.TO_IDEL)
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who ends the unit, by which request; `unit`: LSN of the first frame of its end. The functions
+    below write the frame of an entry, then change the tables; their caller has reserved room for
+    all of them in one block."""
+
+    party: Party
+    sequence: int
+    unit: int
+
+
+def end_itself(core: Core, by: By, entry: int, flags: int, *, commit: bool) -> None:
+    """The message that stands for the unit is gone; how its frame says tells how the unit ended."""
+    slot = core.t.e_message[entry]
+    frame_for(core, FrameType.DONE if commit else FrameType.DELETE, flags | _LAST, entry, by.party,
+              by.sequence, unit=by.unit, parts=1, reason=0 if commit else Reason.BACKED_OUT)
+    core.drop_entry(entry)
+    core.drop_message(slot)
+
+
+def commit_entry(core: Core, by: By, entry: int, flags: int) -> None:
+    """What was taken is finished, what was put is READY where its prepare put it."""
+    if core.t.e_attempts[entry]:
+        done(core, entry, by.party, by.sequence, flags, by.unit)
+        core.t.counters[Counter.DONES] += 1
+        return
+    assert after(Event.COMMIT, core.t.e_state[entry]) is EntryState.READY
+    frame_for(core, FrameType.COMMIT, flags, entry, by.party, by.sequence, unit=by.unit)
+    core.back(entry)
+    core.t.counters[Counter.PUTS] += 1
+
+
+def back_out_entry(core: Core, by: By, entry: int, flags: int, note: Callable[[Poisoned], None]
+                   ) -> None:
+    """What was taken is back at its old place, or on POISON (`note`); what was put is gone."""
+    t = core.t
+    if not t.e_attempts[entry]:
+        _undo(core, by, entry, flags)
+        return
+    qpool, queue = t.m_qpool[t.e_message[entry]], t.e_queue[entry]
+    if back_out(core, entry, by.party, by.sequence, flags, by.unit):
+        note(core.dead(qpool, queue, Reason.BACKED_OUT, by.party.pid))
+
+
+def _undo(core: Core, by: By, entry: int, flags: int) -> None:
+    """A new message goes off a queue on which nobody has seen it."""
+    t = core.t
+    slot = t.e_message[entry]
+    assert after(Event.UNDO, t.e_state[entry]) is EntryState.FREE
+    if t.m_parts[slot] == 1:
+        flags |= _IDEL if t.m_flags[slot] & CONTAINER else _LAST
+    lsn = frame_for(core, FrameType.DELETE, flags, entry, by.party, by.sequence, unit=by.unit,
+                    parts=core.runs.get(slot, 1) if flags & _LAST else 0, reason=Reason.BACKED_OUT)
+    core.drop_entry(entry)
+    if flags & _LAST:
+        core.drop_message(slot)
+    elif flags & _IDEL:  # idel.server removes its file
+        t.m_parts[slot] = 1
+        core.new_entry(slot, IDEL, 0, lsn)

@@ -66,7 +66,7 @@ class Lanes:
         return heappop(self.lanes[queue])
 
     def in_chain(self, entry: int) -> bool:
-        """Does a READY entry stand in the chain (rather than in the return lane)?"""
+        """Is a READY entry in the chain (rather than in the return lane)?"""
         t = self.t
         if t.e_prev[entry] or t.e_next[entry]:
             return True

@@ -33,7 +33,7 @@ def adopt(core: Core, limbo: dict[int, int], party: Party, queue: int,
           note: Callable[[Poisoned], None]) -> int:
     """Settle a returning reader's part of `limbo` (entry -> pool.lease_tag).
 
-    `queue`: what it may read and reads; a claim on a message elsewhere is no reader's. `held`:
+    `queue`: what it may read and reads; a claim on a message elsewhere is not a reader's. `held`:
     (QPoolId, lease) of what it says it holds; `given`: LSNs of its last GIVE frames, first and
     last, (0, 0) = none; `note` hears of what goes to POISON. How many messages it keeps."""
     t = core.t

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from omq.core.engine.state import Core
 
 TELL_MAX: Final = 1000
-"""Entries that readers chose and were refused, which are told of at once when a place comes."""
+"""Entries that readers chose and were refused, which are announced at once when a place comes."""
 _AT_LIMIT = int(QueueFlag.AT_LIMIT)
 _READY, _ACTIVE = int(EntryState.READY), int(EntryState.ACTIVE)
 
@@ -59,14 +59,14 @@ def ready(core: Lanes, limits: QueueLimits, there: int) -> int:
 
 
 def taken(core: Core, limits: QueueLimits, entry: int) -> None:
-    """It is in work."""
+    """It is active."""
     limits.spent(1, core.mono_ns)
     if limits.turns is not None:
         limits.turns.taken(core.limits.keys[entry], core.mono_ns)
 
 
 def left(core: Core, entry: int, queue: int) -> None:
-    """It was in work, and is not."""
+    """It was active, and is not."""
     limits = core.limits.queues[queue]
     if limits.turns is not None:
         limits.turns.left(core.limits.keys[entry], core.mono_ns)

@@ -1,18 +1,18 @@
 """Limits of work: how many messages of a queue are in readers' hands at once, how many are handed
 out in a time, and the same for each key, which is the group id or a property (ADR 0160).
 
-They count at the hand-out: a message is *in work* from then on until it is settled, comes back, or
+They count at the hand-out: a message is *active* from then on until it is settled, comes back, or
 leaves the queue, and takes one token whatever happens to it. Nobody polls: what ends a message's
 work makes its queue runnable, and so does the moment when a token comes (`due`).
 
-In the middle of a crash: nothing of this is journaled. A start counts what is in work from the
-entries that it finds ACTIVE (their readers may come back), and finds every bucket empty, so neither
+In the middle of a crash: nothing of this is journaled. A start counts the entries that it
+finds ACTIVE (their readers may come back), and finds every bucket empty, so neither
 limit is ever exceeded over a restart. Who is paused is a definition (core.engine.key_pauses).
 
 Invariants: 1. of a limited queue `in_work_max` entries are ACTIVE at most, unless the limit was
 lowered since, or a whole group is larger; 2. the keys of entries are those of their messages when
-they came to the queue; a property that cannot be read is no key; 3. a queue that is not in `queues`
-costs one look into an empty dictionary.
+they came to the queue; a property that cannot be read is not a key; 3. a queue that is not in
+`queues` costs one look into an empty dictionary.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class QueueLimits:
         self.dry = False  # somebody asked, and there was no token
 
     def places(self, now: int, more: int = 0) -> int:
-        """How many the queue as a whole may hand out now; `more`: are in work, and not counted."""
+        """How many the queue as a whole may hand out now; `more`: are active, and not counted."""
         rules, most = self.rules, MANY
         if rules.in_work_max:
             most = rules.in_work_max - self._t.q_active[self.number] - more

@@ -1,4 +1,4 @@
-"""What is told of limits of work: of a queue, and why one READY message of it does not go now.
+"""What people see of limits of work: of a queue, and why one READY message of it does not go now.
 
 Looked up when somebody asks, never kept: of a queue one look at each of its keys.
 """
@@ -19,7 +19,7 @@ from omq.format.index import EntryState
 Facts = dict[str, int | str]
 _READY = int(EntryState.READY)
 BY_PLACES, BY_RATE, BY_PAUSE = "places", "rate", "paused"
-"""What a key waits for: messages of it in work, a token, or an operator."""
+"""What a key waits for: messages of it that are active, a token, or an operator."""
 
 
 def queue_told(core: Core, queue: int) -> Facts:

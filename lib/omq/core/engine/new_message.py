@@ -1,4 +1,4 @@
-"""A message that a request wants to put, as the engine is told of it."""
+"""A message that a request wants to put, as the engine gets it."""
 
 from __future__ import annotations
 

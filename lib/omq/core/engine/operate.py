@@ -9,7 +9,7 @@ message is judged on its own: those that refuse are listed with their error, the
     MOVE     off this queue, on others; no target = the queue it came to POISON from, marked
              REPLAYED so that a second failure shows
     DELETE   off this queue; off its last one it waits on IDEL for `keep_ns`, and can come back
-    RESTORE  on a queue again, from IDEL or next to its other queues
+    RESTORE  on a queue again, from IDEL or besides its other queues
 
 A message in the hands of a reader is refused (MessageBusy) unless `force` takes it back first: its
 reader then finds its lease lost. `lsn` of an item refuses a message that has changed since

@@ -26,7 +26,7 @@ _AT = tuple(map(FRAME.names.index, (
 
 def put_many(engine: Engine, party: Party, heads: memoryview, payloads: memoryview, count: int,
              queue: int, sequence: int) -> int:
-    """The messages of these frames, whose payloads lie one behind the other; the first QPoolId,
+    """The messages of these frames, whose payloads lie one after the other; the first QPoolId,
     which the others follow."""
     asked = _listed(heads[: count * FRAME.size], payloads, queue)
     # Whichever way they go below: nobody names a container here that is not his.

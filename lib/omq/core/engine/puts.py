@@ -76,7 +76,7 @@ def parts_of(core: Core, new: NewMessage) -> list[Part]:
 
 
 def rows_kept(core: Core, party: Party, *, moves: bool = False) -> int:
-    """Rows of both tables that must stay free behind a request: members leave the whole reserve,
+    """Rows of both tables that must stay free after a request: members leave the whole reserve,
     puts of the owner and root half of it, their moves nothing (SECURITY; ADR 0042)."""
     if not party.owns and party.uid:
         return core.index_reserve
@@ -143,7 +143,7 @@ def put(core: Core, party: Party, new: NewMessage, sequence: int, unit: int = 0)
 def place_bodies(core: Core, new: Sequence[NewMessage]) -> list[tuple[int, int]]:
     """Write the bodies of those that are not persistent: location word and offset of each,
     NO_PLACE for the others. With one call and before the request changes anything, for a full disk
-    refuses it here (SpoolFull); nothing behind it may fail."""
+    refuses it here (SpoolFull); nothing after it may fail."""
     loose = [message.payload for message in new if not message.flags & PERSISTENT]
     if not loose:
         return [NO_PLACE] * len(new)

@@ -2,7 +2,7 @@
 
 Invariants: 1. a change is judged whole before anything of it happens; 2. its frames are in one
 block, so after a crash all of it has happened or nothing; 3. who knew a number under another name
-is told so (ipc.server.sessions).
+learns so (ipc.server.sessions).
 
 Errors: BadDefinition, UnknownQueue, QueueExists, QueueOfFile, QueueNotEmpty, QueueInUse,
 TooManyQueues, WrongKind, SpoolFull.
@@ -49,7 +49,7 @@ NAMING: Final = ("expired_to", "dead_letter")
 
 
 class Queues(QueueBook):
-    """See the module. `forgotten` is told the number of a queue that is gone."""
+    """See the module. `forgotten` gets the number of a queue that is gone."""
 
     def __init__(self, core: Core, books: Books, forgotten: Callable[[int], None]) -> None:
         super().__init__(core, books)

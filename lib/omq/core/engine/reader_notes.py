@@ -5,8 +5,8 @@ work and how it ended the others, before the settlements travel. So the manager 
 a process is gone:
 
     a settlement that was noted      holds, as if it had been sent
-    in work, and not settled         a failed attempt: deferred, or POISON
-    handed out, not taken in work    back to its old place, untouched
+    begun, and not settled           a failed attempt: deferred, or POISON
+    handed out, not begun            back to its old place, untouched
 
 Nothing of it is believed beyond what the reader could have asked for itself: the bytes are copied
 first, then each settlement is judged like one of a request (core.engine.settle: whose message,
@@ -16,7 +16,7 @@ work. Settlements that wait too long in a note are carried out too, without a de
 Of a reader that dies while there is no manager the note outlives both: the next manager keeps it by
 the reader's token, and judges it when the grace time for its messages in limbo is over. A reader
 that lives and has not come back by then (it is stopped, or gets no processor) may begin with a
-message right after that judgement: what it has not settled counts as in work.
+message right after that judgement: what it has not settled counts as begun.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ReaderNote:
     listed: int = 0  # the highest lease of those that the program got as a list
 
     def charged(self, leases: Iterable[int]) -> set[int]:
-        """Which of these leases (of messages that are still held) the program had in work. It got
+        """Which of these leases (of messages that are still held) the program had begun. It got
         a list and looked at none of them: all of that list."""
         held = {lease & LOW for lease in leases}
         found = held & self.in_work
@@ -120,7 +120,7 @@ def _settle(core: Core, party: Party, verdict: Verdict, poisoned: Told) -> bool:
 def left(core: Core, party: Party, evidence: dict[str, object], noted: ReaderNote | None,
          poisoned: Told, reason: Reason) -> list[Returning]:
     """What a client that is gone leaves behind: its messages on their way back, those that it had
-    in work as a failed attempt. What it noted as settled is."""
+    begun as a failed attempt. What it noted as settled is."""
     if noted is not None:
         settle_noted(core, party, noted, poisoned)
     v, high, leases = core.t.v, core.t.entries.high, core.t.e_lease
@@ -172,7 +172,7 @@ class OldNotes:
 
 def _judge(core: Core, limbo: dict[int, int], token: int, noted: ReaderNote, poisoned: Told
            ) -> set[int]:
-    """Settle what this note says of entries in limbo; those that its program never had in work."""
+    """Settle what this note says of entries in limbo; those that its program never began."""
     t, nobody = core.t, Party(0, 0, 0, 0, token)
     leases = {entry: lease_tag(tag, token) for entry, tag in limbo.items()}
     said = {(verdict.qpool, verdict.lease & LOW): verdict for verdict in noted.verdicts}

@@ -1,4 +1,4 @@
-"""What the engine wants of the stores that stand behind it."""
+"""What the engine wants of the stores that it writes to."""
 
 from __future__ import annotations
 

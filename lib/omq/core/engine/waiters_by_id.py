@@ -6,7 +6,7 @@ compares the whole id with what it gets (ipc.client.reader): two ids may have on
 makes them so. A message that comes to a queue which is waited for in this way, or comes back to it,
 is noted in `core.watched`; only its key is looked up, however many wait. A queue without such
 readers is not in `core.watched`, and pays one look into a dictionary. Readers that look at all that
-comes (core.engine.arrivals) are told here, too; one message under a cursor is named by its entry.
+comes (core.engine.arrivals) hear of it here, too; one message under a cursor is named by its entry.
 
 Of several messages with one key the first in the order of hand-out is given, as ever. Their chain
 is walked for WALK_MAX steps at most: longer ones, as a hostile submitter can make them, cost one

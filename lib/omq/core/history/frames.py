@@ -2,10 +2,10 @@
 
 Files are read one after another, retired and archived ones first, two in memory; a frame is looked
 at by numpy before anything is made of it, so a year of files costs reading them and little more.
-Names of queues stand at the start of each file, those of readers where they registered.
+Names of queues are at the start of each file, those of readers where they registered.
 
 Invariants: 1. nothing is written; 2. blocks that recovery declared void do not come out; 3. what
-cannot be read is in `findings`, and the rest is told.
+cannot be read is in `findings`, and the rest comes out.
 Errors: SpoolMissing, SpoolOwner, DiskError for a file that cannot be opened.
 """
 
@@ -19,15 +19,29 @@ from typing import Any, Final
 import numpy as np
 
 from omq.base.arrays import Vector, distinct
-from omq.base.names import escape, message_id_text
+from omq.base.errors import DiskError
+from omq.base.names import escape, id_bytes, message_id_text
 from omq.base.paths import SpoolPaths
 from omq.core.engine.state import SPECIAL_QUEUES
-from omq.core.history.archived import ArchivedFile, archived_numbers, read_archived
 from omq.core.redo.changes import Unusable, checked, targets
+from omq.format.archive import BODIES_MAGIC, NameKind, Section
 from omq.format.findings import Finding
 from omq.format.frame_rules import BY_NUMBER, RULES, About, Comes, Payload, Rule, mask, parts_at
 from omq.format.journal import FILE_HEADER, At, FileHeader, FrameType, decode_file_header
-from omq.format.message import DESCRIPTOR, LAST_IN_GROUP, NO_ID, PART, group_said
+from omq.format.message import (
+    DESCRIPTOR,
+    LAST_IN_GROUP,
+    NO_ID,
+    PART,
+    Descriptor,
+    Part,
+    group_said,
+    pack_parts,
+)
+from omq.storage.archive import BODIES_SUFFIX, FRAMES_SUFFIX, archive_name
+from omq.storage.archive_file import ArchiveFile, open_archive, rebuild, rebuild_without_bodies
+from omq.storage.archive_names import texts
+from omq.storage.files import File, open_file
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import load_file
 from omq.storage.journal_scan import Block, FileScan
@@ -298,3 +312,75 @@ def _parent(block: Block, frame: tuple[Any, ...]) -> int:
         return 0
     rows = np.flatnonzero((block.frames["lsn"] == unit) & _LEAVES[block.frames["type"]])
     return int(block.frames[int(rows[0])]["qpool"]) if len(rows) else 0
+
+
+_NAMES: Final = (NameKind.QUEUE, NameKind.READER, NameKind.TEXT)
+
+
+@dataclass(slots=True)
+class ArchivedFile:
+    """The bytes of a journal file, and payloads by LSN where its own are gone."""
+
+    data: bytes
+    payloads: dict[int, bytes] = field(default_factory=dict)
+
+
+def archived_numbers(paths: SpoolPaths) -> list[int]:
+    """Numbers of the archive files there are."""
+    found = [path.stem for path in paths.archive.glob(f"*{FRAMES_SUFFIX}")]
+    return sorted(int(stem) for stem in found if len(stem) == 10 and stem.isdigit())
+
+
+def read_archived(paths: SpoolPaths, number: int) -> ArchivedFile | Finding | None:
+    """A journal file back out of its archive, for tools; also when its bodies were dropped. Without
+    the bodies the payloads are zeros: names, texts, groups and queues then come from the rows that
+    the archiver took out of them (`texts`: LSN -> payload), so a history can be told all the same.
+    What cannot be read is a Finding, None when there is no archive file."""
+    name = archive_name(number)
+    try:
+        frames = open_file(paths.archive / name)
+    except (FileNotFoundError, DiskError):
+        return None
+    bodies = _open(paths, number)
+    try:
+        oma = open_archive(frames, name)
+        if isinstance(oma, Finding):
+            return oma
+        omb = None
+        if bodies is not None:
+            opened = open_archive(bodies, archive_name(number, BODIES_SUFFIX), BODIES_MAGIC)
+            omb = None if isinstance(opened, Finding) else opened
+        whole = rebuild(oma, omb)
+        if not isinstance(whole, Finding):
+            return ArchivedFile(whole)
+        oma.findings.clear()
+        data = rebuild_without_bodies(oma)
+        return data if isinstance(data, Finding) else ArchivedFile(data, _payloads(oma))
+    finally:
+        frames.close()
+        if bodies is not None:
+            bodies.close()
+
+
+def _open(paths: SpoolPaths, number: int) -> File | None:
+    try:
+        return open_file(paths.archive / archive_name(number, BODIES_SUFFIX))
+    except (FileNotFoundError, DiskError):
+        return None
+
+
+def _payloads(oma: ArchiveFile) -> dict[int, bytes]:
+    names = oma.rows(Section.NAMES)
+    found = {lsn: text.encode() for kind in _NAMES
+             for (lsn, _), text in texts(names, kind).items()}
+    parts: dict[int, list[Part]] = {}
+    for row in oma.rows(Section.PARTS):
+        parts.setdefault(int(row["lsn"]), []).append(
+            Part(int(row["queue"]), int(row["priority"]), 0, int(row["until"])))
+    groups = {lsn: (id_bytes(text) or b"", number)
+              for (lsn, number), text in texts(names, NameKind.GROUP).items()}
+    for lsn in parts.keys() | groups.keys():
+        group, number = groups.get(lsn, (b"", 0))
+        head = Descriptor(group_id=group, group_sequence=number)
+        found[lsn] = head.encode() + pack_parts(parts.get(lsn, []))
+    return found

@@ -61,7 +61,7 @@ def journal_state(paths: SpoolPaths, uuid: bytes, control: PoolControl | None, *
         wanted = wanted and control is not None and bool(control.journal)
     except FileNotFoundError:
         newest = None
-    numbers = numbers_in(paths.journal)  # behind `newest`: next to a manager that rotates
+    numbers = numbers_in(paths.journal)  # after `newest`: a manager may rotate meanwhile
     note: list[Finding] = []
     if newest is None or newest.uuid != uuid:
         newest = None

@@ -1,6 +1,6 @@
 """Are the bodies of the messages there? A journal or store file that is gone or cut, and a
-container that is gone or of another length, are told at the start, not only by the readers of their
-messages. What is in them is checked when a body is read.
+container that is gone or of another length, are reported at the start, not only by the readers of
+their messages. What is in them is checked when a body is read.
 
 One look for each file; for each container one short read (the payload names it) and one look, in
 the order in which the payloads lie. Messages on no queue are left out of the latter: idel.server
@@ -83,7 +83,7 @@ def _containers(core: Core, paths: SpoolPaths, progress: Progress) -> list[Found
 def _look(core: Core, paths: SpoolPaths, reader: PayloadReader, slot: int,
           lost: dict[str, list[str]]) -> None:
     t = core.t
-    with suppress(BodyUnavailable, BadItemRef):  # the file is told; a body that is none, when read
+    with suppress(BodyUnavailable, BadItemRef):  # the file is listed; a wrong one, when read
         payload = reader.read(t.m_location[slot], t.m_offset[slot], t.m_length[slot])
         relative = relative_path(payload[-REF_BYTES:].decode("ascii", "replace"))
         found = durable.status(paths.root / relative)

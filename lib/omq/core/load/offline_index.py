@@ -1,9 +1,9 @@
 """The index made from the files alone, in private memory: what a start would load, without one.
 
 The steps are those of core.load.recovery and core.load.rebuild, and the code is theirs; but nothing
-is locked, settled or written. So it works next to a manager that lives, hangs or is dead.
+is locked, settled or written. So it works whether a manager lives, hangs or is dead.
 
-Beside a living instance the files move on: if the checkpoint moved while they were read, they are
+The files of a living instance move on: if the checkpoint moved while they were read, they are
 read again. What comes out is the state at `lsn`, which may be a moment old. Whether everything is
 there (core.load.presence) is asked on its own, which is quicker; what moved each time is
 `uncompared`.
@@ -56,7 +56,7 @@ _TRIES: Final = 3
 POOL_FILES: Final = "pool files"
 BODY_FILES: Final = "files of bodies"
 Told = Callable[[int], None]
-_WINDOW_BYTES: Final = 16 << 20  # of journal redone at once: bounds what it takes next to the index
+_WINDOW_BYTES: Final = 16 << 20  # of journal redone at once: bounds what it takes besides the index
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class OfflineIndex:
 def read_files(paths: SpoolPaths, now_ns: int, progress: Told = lambda done: None
                ) -> OfflineIndex:
     """See the module. `now_ns`: wall clock; deferred messages that are due then are ready.
-    `progress` is told how many bytes of the journal were read."""
+    `progress` gets how many bytes of the journal were read."""
     info = open_spool(paths.root)
     found = _read(paths, info.uuid, now_ns, progress)
     for _ in range(_TRIES - 1):

@@ -3,7 +3,7 @@
     living     the segment of a manager that runs            hung       it has not moved for a while
     left over  the segment of a manager that died            files      core.load.offline_index
 
-Looking asks the manager nothing, takes no lock and changes nothing. Chosen when nothing is said:
+Looking asks the manager nothing, takes no lock and changes nothing. Chosen by default:
 the segment, whoever left it, else the files. A tool tells its user which it was (`note`).
 
 Errors: ManagerUnavailable (a segment was asked for and there is none), SpoolMissing, SpoolOwner,

@@ -1,5 +1,5 @@
-"""Disk space and room of the index as an operator is told of them: whether the queue manager
-refuses new messages.
+"""Disk space and room of the index as operators see them: whether the queue manager refuses new
+messages.
 
 The manager says so in the index (Counter.SPACE_LOW: less is free than disk_reserve_bytes or
 inode_reserve; INDEX_LOW: less than index_reserve_percent); how much of the disk is free, and what

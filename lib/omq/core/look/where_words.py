@@ -254,4 +254,4 @@ _MAKERS: Final = {
     "queue": _queue, "state": _state, "age": _age, "persistent": _flag, "replayed": _flag,
     "id": _ids, "sender": _sender, "recipient": _recipient, "subject": _subject}
 WORDS: Final = frozenset((*_MAKERS, *_NUMBERS))
-"""The fields that words have beside property: and header:"""
+"""The fields that words have besides property: and header:"""

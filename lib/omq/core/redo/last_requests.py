@@ -27,7 +27,7 @@ def update_answers(clients: dict[int, Answered], frames: Rows) -> None:
     """Take in frames (in LSN order); only the rows of each client's last request are looked at.
 
     The last request is the one with the highest number: a hand-out for an older one that was still
-    waiting may stand behind it in the journal."""
+    waiting may come after it in the journal."""
     mine = frames[(frames["token"] != 0) & (frames["sequence"] != 0)
                   & (frames["flags"] & FrameFlag.MEMORY == 0)]
     if not len(mine):

@@ -1,7 +1,7 @@
 """The grammar of selectors, the one of JMS (Java Message Service 1.1, 3.8.1.1) and a little more.
 
     condition  := and {OR and}
-    and        := not {AND not}          (a word of --where needs no AND beside it)
+    and        := not {AND not}          (a word of --where needs no AND next to it)
     not        := [NOT] primary
     primary    := ( condition ) | word | comparison
     comparison := sum (= | <> | != | < | <= | > | >=) sum

@@ -2,7 +2,7 @@
 
 A message says texts, numbers or truth; what it does not say is None. Two values are compared as
 what the other one is: the properties of a message are texts, and next to a number the text counts
-as the number that it writes, beside TRUE or FALSE as the word. What cannot be compared is unknown,
+as the number that it writes, next to TRUE or FALSE as the word. What cannot be compared is unknown,
 so that it is neither found nor found by NOT.
 
 Cost: each function looks at its values once; a pattern of LIKE is searched piece by piece, without
@@ -111,7 +111,7 @@ def not_(value: Truth) -> Truth:
 def pattern(text: str, escape: str) -> Callable[[str], bool]:
     """Whether a whole text is like `text`: % any number of characters, _ one, `escape` before
     one of them or itself the character. The pieces between two % are found from the left, each
-    behind the one before; so no place is tried twice. ValueError: nothing behind `escape`."""
+    after the one before; so no place is tried twice. ValueError: nothing after `escape`."""
     pieces, at = [""], 0
     while at < len(text):
         each = text[at]

@@ -10,8 +10,8 @@ them:
     changed     put before, moved, held, deferred, given back ... here: it is as it was there
 
 Invariants: 1. nothing is written; 2. each message is in one line; 3. what the journal does not
-reach back to, or cannot be read, is said (`complete`): a report that may lack something never looks
-like a whole one.
+reach back to, or cannot be read, is noted (`complete`): a report that may lack something never
+looks like a whole one.
 
 Memory: a line a message above that LSN. Errors: those of core.history.frames.
 """

@@ -39,7 +39,7 @@ def promote(paths: SpoolPaths, instance: Instance, settings: Settings, time_ns: 
             primary: str = "", won: int | None = None) -> Instance:
     """See the module; what instance.json says now. `won`: the term, where a lease gives it; one
     that was given before, and under which nobody served, is left out. `role`, `primary`: what it
-    becomes, and what is said of the primary; a copy to look at is a former one."""
+    becomes, and what is noted of the primary; a copy to look at is a former one."""
     mark = settle(paths, instance.uuid)
     adopt(paths, instance.uuid, replace(mark, durable=max(mark.durable, mark.lsn)))
     point("promote.after_mark")

@@ -113,7 +113,7 @@ class Poured:
 
 
 def read(descriptor: int, size: int, expected: int, qpool: int, where: str) -> Iterator[bytes]:
-    """A container's content; the descriptor is closed at the end. BodyDamaged behind the last piece
+    """A container's content; the descriptor is closed at the end. BodyDamaged after the last piece
     when its CRC is wrong: who uses the pieces before believes them."""
     at = crc = 0
     try:

@@ -23,7 +23,7 @@ class MessageState:
     """A message on one of its queues. `state`: ready, active (a reader has it: `reader`, as
     name[pid], empty when it is not known since a restart), deferred (until `due`), held (by an
     operator), prepared (in a unit of work in doubt). `attempts`: as Message.attempts counts.
-    `progress`: what its reader said of it with `touch`, and when; kept while it is in work, and not
+    `progress`: what its reader said of it with `touch`, and when; kept while it is active, and not
     over a restart of the queue manager. `waits_for`: how many messages a barrier waits for."""
 
     queue: str
@@ -43,7 +43,7 @@ class ActsById:
 
     def cancel(self, message_id: bytes | str, *, in_work: bool = False) -> None:
         """Take a message that waits (ready, delayed, deferred or held) off its queues, for ever.
-        `in_work`: also one that a reader has; it is told at its next `touch` (MessageCancelled),
+        `in_work`: also one that a reader has; its next `touch` raises MessageCancelled,
         and what else it says of the message changes nothing.
 
         By the user that put it, on queues where it may put; by others with the right `admin`. All

@@ -122,7 +122,7 @@ class Connection(EndsUnits, ActsById, PutsBarriers):
         Messages with one `group_id` go to one reader at a time, in order; `group_sequence` from 1
         and `last_in_group` make groups that can be had whole (`group_reader`). A queue with
         `dedupe_s` takes a `unique_key` (it is the message's id) once in that time.
-        `outgoing`: all of it in one; then nothing else is said but the queues. It returns when the
+        `outgoing`: all of it in one; then nothing else is given but the queues. It returns when the
         message is on the disk (not for persistent=False). BadArgument, UnknownQueue, QueueFull,
         MessageTooLong, PutInhibited, NoAuthority, SpoolFull."""
         if outgoing is None and properties is None and (plain := self._wire.body_alone(
@@ -169,7 +169,7 @@ class Connection(EndsUnits, ActsById, PutsBarriers):
         """Put one message whose body is a file that is there: where spool and file are on one file
         system that can (XFS, Btrfs), their blocks are shared and nothing is copied. The file stays
         where it is; what is done to it later changes no message. `copy`: else it is copied, which
-        the answer says; False: FileNotShared instead. `file`: its path, which is no symbolic link,
+        the answer says; False: FileNotShared instead. `file`: its path, not a symbolic link,
         or a file that is open for reading. FileNotPut, FileChanged; the errors of put."""
         from omq.ipc.client.file_puts import put_file
 

@@ -102,7 +102,7 @@ class ControlLine:
         return answer
 
     def _whole(self) -> bool:
-        """Whether a line is there that is no bell; bells are heard."""
+        """Whether a line is there that is not a bell; bells are heard."""
         while (end := self._received.find(b"\n")) >= 0:
             line = self._received[: end + 1]
             if not line.startswith(_BELL):

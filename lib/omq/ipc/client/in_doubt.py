@@ -60,8 +60,8 @@ def _unit(row: dict[str, Any]) -> UnitInDoubt:
 
 
 def resolve(wire: Wire, unit: str, *, commit: bool) -> None:
-    """End it. Asked again over the end of the manager until it is told: a unit that ended by this
-    very request is no error."""
+    """End it. Asked again over the end of the manager until there is an answer: a unit that ended
+    by this very request is not an error."""
     raw = name_bytes(unit, "unit")
     if not raw:
         raise arguments.wrong("unit", unit, "it is the id or the name of a unit")

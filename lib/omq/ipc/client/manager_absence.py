@@ -1,7 +1,7 @@
 """A queue manager that does not answer: what a client says of it while it waits, and at the end.
 
     no process        ManagerUnavailable: start it with omrc
-    one that hangs    ManagerHung: it runs already, so omrc would not help; what does is said
+    one that hangs    ManagerHung: it runs already, so omrc would not help; the text says what does
     a missing right   AccessDenied
 
 Which process it is says the kernel (SO_PEERCRED of the control connection), else run/ids.json.

@@ -95,9 +95,9 @@ class Message(PayloadFacts):
         return self._wire.paths.root / containers.relative_path(reference)
 
     def set_aside(self) -> None:
-        """It was looked into, and the work on it begins later: until then it is no failure of this
-        message if the process dies. What was read of it is forgotten, and read again when it is
-        wanted."""
+        """It was looked into, and the work on it begins later: until then it is not a failure of
+        this message if the process dies. What was read of it is forgotten, and read again when it
+        is wanted."""
         self._reader._set_aside(self)
         self.let_go()
 
@@ -132,7 +132,7 @@ class Message(PayloadFacts):
     def touch(self, progress: str = "") -> None:
         """The work goes on: the lease (lease_s of the queue) begins anew, now. `progress`: how far
         it is, up to 512 bytes, for who asks (`Connection.state`); it is kept while the message is
-        in work, and not over a restart of the queue manager. LeaseLost when the message is not this
+        active, and not over a restart of the queue manager. LeaseLost when the message is not this
         reader's any more, MessageCancelled when somebody took it away."""
         words = arguments.text(progress, "progress").encode("utf-8", "replace")
         self._reader._touch(self, words[: limits.REASON_BYTES_MAX])

@@ -115,7 +115,7 @@ class PayloadFacts(Facts):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The same as texts, with their types beside (format.property_values); the caller's own.
+        """The same as texts, with their types (format.property_values); the caller's own.
         Names that no property may have by now are in `amqp.named`."""
         return dict(carried(self._said()))
 

@@ -104,7 +104,7 @@ class Reader(Interruptible):
         connection does; an empty list when the time is over or on `interrupt`.
 
         `correlation`, `message_id`: only those with this id, as bytes, as a text, or as `put`
-        returned it. They are found at the same cost at any depth, and in work from then on;
+        returned it. They are found at the same cost at any depth, and active from then on;
         what an iteration had fetched ahead goes back first. `where`: only those that this selector
         chooses, instead of the reader's; "" for all. They are looked for where this program runs,
         once, and then among what arrives; `timeout_s` bounds the wait for that.
@@ -174,7 +174,7 @@ class Reader(Interruptible):
 
     def _certain(self, wanted: IdAsked, n: int, timeout_s: float | None,
                  found: list[Message] | None = None) -> list[Message]:
-        """Up to `n` messages with an id, in work from then on. `found`: what the manager has given
+        """Up to `n` messages with an id, active from then on. `found`: what the manager has given
         already; None: it is asked."""
         ends = None if timeout_s is None else time.monotonic() + timeout_s
         while True:

@@ -3,7 +3,7 @@
 The selector is tested here, in the process that asks. What lies on the queue is browsed once, in
 the order of hand-out; from then on the manager tells what arrives (Operation.LOOK), and only that
 is tested. What is chosen the reader takes under its cursor, or somebody else was quicker. Operators
-read the index; who may only `get` is told rows and fetches payloads (ipc.client.rows_from_manager).
+read the index; who may only `get` gets rows and fetches payloads (ipc.client.rows_from_manager).
 
 Errors: BadSelector, NoAuthority; those of a browse.
 """

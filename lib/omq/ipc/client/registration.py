@@ -37,7 +37,7 @@ from omq.storage.spool import open_spool, refuse_others
 ANSWER_MIN_S: Final = 0.25  # that a manager which is there has to answer a question
 ANSWER_MAX_S: Final = 10.0
 RETRY_S: Final = 0.05  # pause between two attempts to reach a manager that is away
-INTERRUPTED_S: Final = 5.0  # who is told to stop waits no longer for a manager
+INTERRUPTED_S: Final = 5.0  # whoever should stop waits no longer for a manager
 LINE_ROWS: Final = 2000
 """Messages and queues in one line to the manager: less than half of what it reads as one
 (ipc.server.doors), whatever their numbers and names are."""
@@ -124,7 +124,7 @@ class Registered:
         try:
             info = open_spool(self._paths.root)
         except (OmqError, OSError):
-            return  # what is wrong with it is told when the time is over
+            return  # what is wrong with it is reported when the time is over
         refuse_others(info.paths, info.instance)
 
     def _register(self, in_doubt: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def ask(replies: Reader, message: Outgoing, queue: str, timeout_s: float,
 
 def _at_once(reader: Reader, message: Outgoing, queue: str, timeout_s: float
              ) -> tuple[str, list[Message]] | None:
-    """The request's id, and its reply, in work from now on, if it came in time. None: it cannot go
+    """The request's id, and its reply, active from now on, if it came in time. None: it cannot go
     that way, and nothing was put."""
     link, wire = reader._link, reader._wire
     if not link.asks or link.interrupted or len(message.body) > link.threshold:

@@ -3,8 +3,8 @@ carried yet, and the note of them (fast.reader_note, ADR 0035). omq.ipc.client.r
 travel.
 
 Invariants: 1. a settlement is kept until the manager has answered the request that carries it; 2. a
-message is in work from when the program begins with it until it is settled, and the note says so
-before the program runs on.
+message is being processed from when the program begins with it until it is settled, and the note
+says so before the program runs on.
 
 Errors: LeaseLost, ConnectionForked; those of the link.
 """
@@ -124,7 +124,7 @@ class Settling(Hold):
                  wanted: IdAsked | None = None, new: Encoded | None = None) -> Answer:
         """Send what is recorded; it is kept until the answer is there. What does not fit into one
         request goes before it, in several: a reader may hold more than a channel has room for.
-        `new`: a message that is put with it, for which there is room beside."""
+        `new`: a message that is put with it, for which there is room besides."""
         records = self._records
         try:
             data, length = self._gathered()

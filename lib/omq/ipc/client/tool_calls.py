@@ -1,4 +1,4 @@
-"""What our own tools and daemons ask of a connection next to its public calls."""
+"""What our own tools and daemons ask of a connection besides its public calls."""
 
 from __future__ import annotations
 

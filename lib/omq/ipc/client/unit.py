@@ -6,8 +6,8 @@ commit is one request, and those before it that only carry what does not fit int
 (ipc.server.units).
 
 The end of the manager backs out a unit that has taken something: the next call of it says so
-(UnitBackedOut), and the program does it again. A commit that was under way is told as a put is: by
-token and number the next manager knows whether it was carried out. A unit that only puts is
+(UnitBackedOut), and the program does it again. A commit that was under way is answered as a put is:
+by token and number the next manager knows whether it was carried out. A unit that only puts is
 repeated without notice.
 
 Invariants: 1. a unit is committed or backed out once, and is over then; 2. containers of a unit

@@ -35,7 +35,7 @@ class Taken:
         """The unit has it, whether it was looked into or not."""
 
     def looked_into(self, message: Message) -> None:
-        """The manager takes all of a unit to be in work."""
+        """The manager takes all of a unit as being processed."""
 
     def _record(self, kind: Settlement, message: Message, argument: int = 0, reason: str = "",
                 *, later: bool = False) -> NoReturn:

@@ -200,7 +200,7 @@ class Taking(ABC):
         return answer
 
     def _leases(self) -> list[tuple[int, int]]:
-        """What a new manager is told; of more it has to find the rest."""
+        """What a new manager gets; of more it has to find the rest."""
         return [(each.qpool_id, each.lease) for each in self._taken[:_TOLD_MAX]]
 
     def _check_open(self) -> None:

@@ -4,9 +4,9 @@ A client waits for its reply in semop(2), the cheapest wait there is. It has no 
 published wheels of sysv_ipc are built without semtimedop, and calling that through ctypes costs a
 client with cold caches as much as all the rest of a request. So this thread watches the control
 connections, which end with the manager, and the time: then it releases the semaphore of every link
-that waits (ipc.client.reply_wait); the link knows that this is no reply, looks whether its manager
-still lives and what time it is, and waits again. While nothing happens the thread wakes every few
-seconds, a tenth of the shortest time-out, and nobody else wakes at all.
+that waits (ipc.client.reply_wait); the link knows that this is not a reply, looks whether its
+manager still lives and what time it is, and waits again. While nothing happens the thread wakes
+every few seconds, a tenth of the shortest time-out, and nobody else wakes at all.
 
 Links are held weakly. The thread takes no signals. It ends with the last link, and for the moment
 of a fork: a process forks with the threads of its user only, and a child starts without links.

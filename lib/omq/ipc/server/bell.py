@@ -1,9 +1,9 @@
-"""A bell beside the semaphore: a client that looks after many readers in one thread is told over
+"""A bell besides the semaphore: a client that looks after many readers in one thread hears over
 its control connection, too, that a reply is there.
 
 A wait in semop(2) is the cheapest, and a thread can wait so for one connection alone. A line that
 can be read is what one thread waits for with thousands of others. So a reader that asks for it has
-after each reply a line {"bell": sequence}, behind the release of the semaphore: whoever has read it
+after each reply a line {"bell": sequence}, after the release of the semaphore: whoever has read it
 finds the semaphore raised.
 
 Invariants: 1. nothing here blocks; 2. a client that does not read its bells loses bells, which is

@@ -1,7 +1,7 @@
 """What clients ask of a message by its id: cancel it (a request), or say how it is (a question).
 
     CANCEL   the id, 24 bytes; the messages with it leave the queues where this client has the
-             right; flag IN_WORK: also those that a reader has, which is told at its next touch
+             right; flag IN_WORK: also those that a reader has, which learns it at its next touch
     state    {"op": "state", "id": hexadecimal digits}
                -> {"places": [{"queue", "state", "until_ns", "attempts", "reader", "progress",
                    "progress_ns"}, ...]}

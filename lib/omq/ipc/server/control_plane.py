@@ -57,7 +57,7 @@ Question = dict[str, Any]
 
 
 class Watching(Protocol):
-    """Who is told of what happens to clients."""
+    """Who hears of what happens to clients."""
 
     def aborted(self, session: Session, messages: int) -> None:
         """It ended without saying so; `messages` came back from it."""
@@ -101,7 +101,7 @@ class ControlPlane:
                        "lease": server.lease, **self.bodies.later}
 
     def watched_by(self, watching: Watching) -> None:
-        """Somebody is told from now on."""
+        """Somebody hears of it from now on."""
         self._watching = watching
 
     def drain(self) -> bool:

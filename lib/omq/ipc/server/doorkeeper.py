@@ -47,7 +47,7 @@ OWED_S: Final = 0.1
 _ONCE: Final = select.EPOLLIN | select.EPOLLONESHOT
 
 Watched = Door | tuple[Door] | None
-"""Behind a descriptor: a door, its process (a tuple), or the bell and the listener (None)."""
+"""What a descriptor is of: a door, its process (a tuple), or the bell and the listener (None)."""
 
 
 class Doorkeeper:

@@ -23,7 +23,7 @@ from omq.base import clock
 LINE_BYTES_MAX: Final = 256 * 1024
 READ_BYTES: Final = 65536
 BYTE_NS: Final = 10
-"""A byte of a request counts next to its processor time: writing it takes as long at 100 MB/s."""
+"""A byte of a request counts besides its processor time: writing it takes as long at 100 MB/s."""
 USERS_A_TURN: Final = 5
 """A group spends at most this many users' shares on doors; the others come first in the next."""
 

@@ -5,8 +5,8 @@
                   "first_ns", "last_ns"}}: `cause` a name of frame_rules.Reason in small letters
 
 Of a message that is on POISON, or that has last failed on a queue which sends it here, and of whose
-failure nothing is known any more (core.engine.failures), the queue is told, and "" and 0 for the
-rest.
+failure nothing is known any more (core.engine.failures), the answer has the queue, and "" and 0 for
+the rest.
 
 Who may ask: who holds the message from this queue, and who may `browse` the queue or `get` from it.
 Invariant: everybody else gets the very answer (null) of a message that did not fail;

@@ -142,7 +142,7 @@ class GroupCommit(ABC):
         self.held.lease(session, question)
 
     def remember(self, lsn: int) -> None:
-        """After the commit: a client that loses its manager while it waits is told that what it
+        """After the commit: a client that loses its manager while it waits learns that what it
         asked for was put, and under which number, and does not put it again."""
         for session, sequence, qpool in self.begun:
             session.last = (sequence, 1, qpool, lsn)

@@ -3,7 +3,7 @@
 The group does not wait. Its replies are written into the channels of the clients as ever, behind
 its own sync, and only the releases of their semaphores are kept, with the LSN that was durable
 here then. A client does not look at a reply before its semaphore (ipc.client.reply_wait), so
-nothing is told. When as many standbys as are wanted have that LSN on their disks, the releases
+it learns nothing. When as many standbys as are wanted have that LSN on their disks, the releases
 follow, in order.
 
     held        releases of a group; answers over control connections that say what became of a
@@ -86,7 +86,7 @@ class _Group:
 
 
 class HeldReplies:
-    """See the module. `changed` is told of each change of `protection`, within a group."""
+    """See the module. `changed` is called at each change of `protection`, within a group."""
 
     def __init__(self, engine: Engine, wanted: int, patience_ns: int | None,
                  changed: Callable[[Protection, list[str]], bool]) -> None:
@@ -124,7 +124,7 @@ class HeldReplies:
         self._answers.append((door, answer))
 
     def add(self, sessions: list[Session]) -> None:
-        """Behind the commit of a group: whose replies are written. Releases what may go."""
+        """After the commit of a group: whose replies are written. Releases what may go."""
         held = []
         for session in sessions:
             if session.unheld:
@@ -169,7 +169,7 @@ class HeldReplies:
         return True
 
     def _tell(self) -> None:
-        """Who asks, and lacks something, is told how far the disk here is, when that is news."""
+        """Who asks, and lacks something, gets how far the disk here is, when that is news."""
         durable = self._durable
         for each in self._standbys.values():
             if each.asks and max(each.told, each.synced) < durable:
@@ -178,8 +178,8 @@ class HeldReplies:
 
     def written(self, lsn: int, file: int) -> None:
         """A block up to there lies in that journal file, and is synced next: it may be sent. Who is
-        far behind is told of what is durable alone, one line at a time: else it would never have
-        all that it was told (`_has_all`)."""
+        far behind gets what is durable alone, one line at a time: else it would never have
+        all that was announced to it (`_has_all`)."""
         for each in self._standbys.values():
             if each.near and each.ahead < AHEAD_MAX and self.protection is not Protection.ALONE:
                 each.ahead += 1

@@ -12,7 +12,7 @@ waiting; 2. nobody but the owner ever has a descriptor that can write to the spo
 most CONTAINERS_PENDING_MAX bodies here: under way, or made and not yet named by a put; 4. one body
 of a session is under way at a time.
 
-In the middle of a crash: the container is whole and durable before its name is told, so a put never
+In the middle of a crash: the container is whole and durable before its name is sent, so a put never
 names one that a crash can take away; a manager that dies before the put leaves an orphan, which
 omscan finds, and the client, whose put is refused by the next manager (ContainerUnknown), sends the
 body again. A removal that a crash undoes leaves an orphan as well.

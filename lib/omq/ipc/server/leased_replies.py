@@ -6,11 +6,11 @@ standbys etcd has *in sync*: those that may be promoted, for they have whatever 
 The manager says which ones should be; what it says counts when the keeper has it back from etcd.
 
     leaves     a standby that does not answer, where enough others do, or (go_on) when a reply has
-               waited for `patience_ns`. Replies wait for it until etcd has it that it has left
+               waited for `patience_ns`. Replies wait for it until etcd records that it has left
     joins      a standby that has what it was told of: replies wait for it from then on, and when it
                has all that was ever released, etcd is asked to have it
 
-With `standby_sync = 0` etcd has it that anybody may be promoted, and replies wait for the lease.
+With `standby_sync = 0` etcd says that anybody may be promoted, and replies wait for the lease.
 
 Invariants: 1. a look at the clock, and the lease at that moment, is before each group's releases;
 2. what is released is on all standbys that are in sync by etcd, that are asked to be, and that

@@ -95,7 +95,7 @@ class ObjectList:
     def make(self, kind: Kind, create: Callable[[int], T]) -> T:
         """What `create` makes of a key that nobody has: the key is in the list before it is used.
 
-        In the middle of a crash: the list names a key with or without an object behind it. A key
+        In the middle of a crash: the list names a key with or without its object. A key
         that turns out to be somebody else's is struck out again."""
         while True:
             key = KEYS[secrets.randbelow(len(KEYS))]

@@ -5,8 +5,9 @@
     name  {"queue": number, "message": QPoolId that names it} -> {"name", "stays"}
     selects  {"where"}: what a reader chooses by from now on, for operators to see
 
-What a client is told of a number is noted in its session: when the number is another queue's later,
-or a name stands for another one, its next put is refused with QueueGone (ipc.server.sessions).
+What a client has learnt about a number is noted in its session: when the number is another queue's
+later, or a name stands for another one, its next put is refused with QueueGone
+(ipc.server.sessions).
 
 Errors: UnknownQueue, WrongKind, QueueGone.
 """

@@ -15,8 +15,8 @@ The answers wait for the commit of their group. Who may: `admin` on the name, `g
 a temporary queue; `show` and `list` tell of what somebody may do anything with. Changes are
 journaled by their frames and an OPERATOR frame with uid, command and reason.
 
-A client that has a queue open under a name that is no longer right is told so when it puts there
-(QueueGone), and opens it again.
+A client that has a queue open under a name that is no longer right gets QueueGone when it puts
+there, and opens it again.
 """
 
 from __future__ import annotations
@@ -25,24 +25,33 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from omq.base import events, names
+from omq.base.arrays import Vector
 from omq.base.authority import ACTIONS
+from omq.base.defined_queue import keys_of
 from omq.base.errors import (
     BadDefinition,
     BadRequest,
     NoAuthority,
     NoTruncate,
+    OmqError,
+    SpoolFull,
     TooManyQueues,
     UnknownQueue,
 )
 from omq.base.event_log import REPORT, EventLog
 from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
+from omq.core.engine.operate import ITEMS_MAX, Action, Item, Order
 from omq.core.engine.queue_judge import NOTE, SYSTEM_KEYS
-from omq.core.engine.state import IDEL, POISON
+from omq.core.engine.rules_of_queue import QueueRules
+from omq.core.engine.state import IDEL, POISON, Party
+from omq.core.engine.waiting import FOREVER
 from omq.format.definition import Definition, Kind
-from omq.ipc.server.queue_ends import QueueEnds
-from omq.ipc.server.queue_facts import defined, facts, messages_of
+from omq.format.index import Counter, EntryState
+from omq.format.pool import RECORD_BYTES
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session
 
@@ -250,3 +259,157 @@ def _keys(question: Question) -> dict[str, str | None]:
     if set(keys) & set(SYSTEM_KEYS):
         raise BadRequest(reason=f"only the queue manager says {', '.join(SYSTEM_KEYS)} of a queue")
     return {str(key): value for key, value in keys.items()}
+
+
+SWEEP_NS = 1_000_000_000
+_MANAGER = Party(0, 0, 0, 0, 0)
+_ENDED = json.dumps({"command": "queue.manager",
+                     "reason": "its connection has ended"}).encode()
+
+
+class QueueEnds:
+    """The ends of queues that end by themselves, and what all ends have in common.
+
+    A temporary queue ends with its client, and what is on it ends with it, journaled as deleted;
+    one that was rolled over ends when it is empty and nobody reads it. Readers of a queue that goes
+    get QueueGone when they hold nothing; what they hold they may finish first."""
+
+    def __init__(self, server: RequestServer, log: EventLog) -> None:
+        self._server, self._sessions, self._log = server, server.sessions, log
+        self._engine: Engine = server.engine
+        self._due = self._grace_until = 0
+        self._stay: set[int] = set()  # queues that could not end, which was told
+
+    def begin(self, mono_ns: int, grace_ns: int) -> None:
+        """Clients can come from now on, those of an earlier manager too."""
+        self._due, self._grace_until = mono_ns, mono_ns + grace_ns
+
+    def sweep(self) -> None:
+        """Queues whose client is gone end, with what is on them (of an earlier manager's clients
+        only when they have had time to come back); those that drain when they are empty. Called in
+        each group; it looks once a second, and only while there are any."""
+        now, queues = self._engine.mono_ns, self._engine.queues
+        if now < self._due or self._server.stopping:
+            return
+        self._due = now + SWEEP_NS
+        living = {each.party.token for each in self._sessions.by_id.values()}
+        for rules in queues.going():
+            if rules.owner and rules.owner not in living and now >= self._grace_until:
+                try:
+                    self.leave(rules.queue)
+                    gone = self.purge(_MANAGER, rules.queue, self._engine.last_lsn, _ENDED)
+                    if gone == ITEMS_MAX:  # the next group goes on; clients are served between
+                        self._due = now
+                except SpoolFull:  # the journal has no room to say it: the next sweep does it
+                    continue
+            elif rules.owner or queues.rows.readers(rules.queue):
+                continue
+            if not self._engine.index.q_depth[rules.queue]:
+                self._end(rules)
+
+    @property
+    def due(self) -> int:
+        """Monotonic ns of the next `sweep` that has something to do."""
+        return self._due if self._engine.queues.any_going else FOREVER
+
+    def _end(self, rules: QueueRules) -> None:
+        if self._engine.queues.rows.readers(rules.queue):
+            return
+        try:
+            self._engine.queues.remove(rules.name)
+        except OmqError as error:  # another queue names it, or no room: it stays until then
+            if rules.queue not in self._stay:
+                self._stay.add(rules.queue)
+                self._log.event(events.FAILED, REPORT, at=f"the end of {rules.name}",
+                                reason=str(error))
+            return
+        self._stay.discard(rules.queue)
+        self.changed(rules.name, rules.queue)
+        if not rules.owner:
+            self._log.event(events.QUEUE_DELETED, REPORT, queue=rules.name)
+
+    def leave(self, number: int) -> None:
+        """Readers that hold nothing read it no more, and learn so."""
+        for session in self._sessions.by_id.values():
+            if session.queue == number and not session.party.active:
+                self._lose(session)
+
+    def _lose(self, session: Session) -> None:
+        session.lost_queue = self._engine.rules[session.queue].name
+        if (waiter := session.waiter) is not None and waiter.waiting:
+            self._engine.drop(waiter)
+            session.waiter = None
+            self._server.refused.append((session, waiter.sequence, session.no_reader()))
+        self._engine.clients.reads_no_more(session.party, session.name, session.queue)
+        self._engine.wanted.forget(session.party.client, session.queue)
+        session.queue = 0
+
+    def changed(self, name: str, number: int) -> None:
+        if number:
+            self._sessions.changed(number)
+        self._sessions.alias_changed(name)
+
+    def purge(self, party: Party, number: int, until: int, text: bytes) -> int:
+        """Delete a piece of what is on a queue."""
+        items = tuple(Item(qpool, number)
+                      for qpool in messages_of(self._engine, number, until, ITEMS_MAX))
+        if not items:
+            return 0
+        return len(self._engine.operate(party, Order(Action.DELETE, items, text)).done)
+
+
+FILE, RUN_TIME, NOBODY = "queues.conf", "run time", "nobody"
+_ACTIVE = int(EntryState.ACTIVE)
+
+
+def defined(engine: Engine, name: str) -> dict[str, Any]:
+    """What it is, in the words of queues.conf."""
+    queues = engine.queues
+    definition, conf = queues.definitions.get(name), queues.confs.get(name)
+    keys = dict(definition.keys) if definition is not None else {}
+    kind = queues.kind(name)
+    number = queues.numbers.get(name, 0)
+    return {
+        "queue": name, "kind": kind.value if kind else "", "number": number,
+        "by": RUN_TIME if definition is not None else FILE if conf is not None else NOBODY,
+        "keys": {**(keys_of(conf) if conf is not None else {}), **keys},
+        "messages": engine.index.q_depth[number] if number else 0}
+
+
+def facts(engine: Engine, name: str) -> dict[str, Any]:
+    """What is on it, and was; none of one that holds no messages. One look over the table of
+    entries: asked for, never kept."""
+    queues, t = engine.queues, engine.index
+    number = queues.numbers.get(name)
+    if number is None:
+        return {}
+    entries = np.flatnonzero(_on(engine, number))
+    slots = t.v["e_message"][entries]
+    newest = int(slots[np.argmax(t.v["m_qpool"][slots])]) if len(slots) else -1
+    return {
+        "ready": t.q_ready[number], "active": t.q_active[number],
+        "deferred": t.q_deferred[number], "held": t.q_held[number],
+        "readers": queues.rows.readers(number), "ever": t.q_ever[number],
+        "processed": t.q_processed[number],
+        "high_water": max(t.q_depth[number], engine.statistics.peak(number)),
+        "bytes": int(t.v["m_length"][slots].sum()),
+        "blocks_used": int((t.v["m_length"][slots].astype("<u8") // RECORD_BYTES + 1).sum()),
+        "last_message": int(t.m_qpool[newest]) if newest >= 0 else 0,
+        "last_message_ns": int(t.m_time[newest]) if newest >= 0 else 0,
+        "keys": queues.remembered(name), **queues.limits_told(number)}
+
+
+def messages_of(engine: Engine, number: int, until: int, most: int) -> list[int]:
+    """QPoolIds of messages that are on a queue since this LSN and that no reader has."""
+    t = engine.index
+    high = int(t.counters[Counter.ENTRIES_HIGH])
+    chosen = (_on(engine, number) & (t.v["e_state"][:high] != _ACTIVE)
+              & (t.v["e_sequence"][:high] <= until))
+    slots = t.v["e_message"][np.flatnonzero(chosen)[:most]]
+    return [int(qpool) for qpool in t.v["m_qpool"][slots]]
+
+
+def _on(engine: Engine, number: int) -> Vector:
+    t = engine.index
+    high = int(t.counters[Counter.ENTRIES_HIGH])
+    return np.asarray((t.v["e_queue"][:high] == number) & (t.v["e_state"][:high] != 0))

@@ -72,7 +72,7 @@ class Session:
     aliases: dict[str, tuple[int, ...]] = field(default_factory=dict)  # that stand for these
     last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
     lost: int = 0  # settlements of the request under way that did not hold
-    claims: Claims | None = None  # until all of it is told
+    claims: Claims | None = None  # until all of it has been sent
     deaf: int = 0  # replies that could not be announced
     gone: bool = False
     unheld: bool = False  # its replies wait for no standby (ipc.server.held_replies)
@@ -243,13 +243,13 @@ class Sessions:
         return True
 
     def changed(self, queue: int) -> None:
-        """This number is another queue, or none: who puts there is told so, and opens it again."""
+        """This number is another queue, or none: whose puts there fail opens it again."""
         for session in self.by_id.values():
             for action in ACTIONS if queue not in self._rules else ("put",):
                 session.rights.pop((action, queue), None)
 
     def alias_changed(self, alias: str) -> None:
-        """This name stands for other queues: who has it open is told so."""
+        """This name stands for other queues: who has it open gets QueueGone."""
         for session in self.by_id.values():
             for queue in session.aliases.pop(alias, ()):
                 session.rights.pop(("put", queue), None)

@@ -32,7 +32,7 @@ class Transport(Protocol):
         """A reply is there. Asked for once, so that each reply costs one call."""
 
     def told(self) -> dict[str, Any]:
-        """What the client is told at its registration, to find this."""
+        """What the client gets at its registration, to find this."""
 
     def close(self) -> None:
         """The client is gone; nothing is written any more."""

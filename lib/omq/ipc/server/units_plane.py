@@ -1,4 +1,4 @@
-"""What is told of units of work in doubt over the control connection.
+"""Questions about units of work in doubt over the control connection.
 
     units  {"behind": number of the last one known, 0 = from the first on}
            -> {"units": [...], "more": whether there are others}

@@ -28,7 +28,7 @@ class Held:
     auxiliary: bool = False
     prompt: bool = False  # it keeps a note
     where: str = ""  # what it chooses by, as the manager was told
-    bell: bool = False  # its replies are told over the control connection, too
+    bell: bool = False  # its replies are announced over the control connection, too
     unit: bool = False  # a unit of work is open: it ends with the manager
     took: Callable[[], list[tuple[int, int]]] = field(default=list)  # for it, (QPoolId, lease)
     messages: Callable[[], list[tuple[int, int]]] = field(default=list)

@@ -124,7 +124,7 @@ class Arrival:
         if self._closed and self._file is not None:
             self._file.close()
             return
-        if error is not None:  # no room on the disk: it may come again
+        if error is not None:  # no room on the disk: it may be sent again
             self.give_up()
         self._again()
 

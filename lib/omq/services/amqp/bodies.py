@@ -35,8 +35,8 @@ def body(message: Sections, properties: dict[str, str]) -> bytes:
 
 
 def _value(raw: bytes) -> tuple[str, bytes]:
-    """The body that a value is: its kind, and its bytes; of what is no text and no bytes, those of
-    its encoding."""
+    """The body that a value is: its kind, and its bytes; of what is neither text nor bytes, those
+    of its encoding."""
     code = raw[0]
     if code == _NULL:
         return "null", b""

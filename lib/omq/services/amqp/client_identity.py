@@ -1,6 +1,6 @@
 """Who a client of AMQP is: what its SASL said, its certificate, the account, the event of it.
 
-Errors: none; somebody who is nobody is told so.
+Errors: none; somebody who is nobody is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What somebody who looks at the connections of amqp.server is told of each, and of its links.
+"""What somebody who looks at the connections of amqp.server sees of each, and of its links.
 
 Rates are those of the last ten to twenty seconds: counts are noted each PERIOD_S, and compared with
 those noted before. Invariant: a count is of one link since its attach, or of a channel since it was
@@ -35,7 +35,7 @@ class LinkState:
 
     @property
     def shown_name(self) -> str:
-        """By which it is told of, and named."""
+        """By which it is listed, and named."""
         return self.name[:TEXT_MAX]
 
 

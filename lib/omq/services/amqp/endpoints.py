@@ -140,7 +140,7 @@ class Endpoints:
         self._hang_up_later()
 
     def _hang_up_later(self) -> None:
-        """Who does not read what it is told at the end holds what it has no longer than this."""
+        """Who does not read the last words it is sent holds what it has no longer than this."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().call_later(
                 self.host.policy.settings.amqp_close_timeout_s, self.abort)
@@ -219,11 +219,11 @@ class Endpoints:
         return "" if self._engine is None else self._engine.remote_container
 
     def goodbye(self) -> None:
-        """The daemon stops: clients are told to come again."""
+        """The daemon stops: clients are asked to reconnect."""
         self.dismiss("the server is stopping: reconnect later")
 
     def dismiss(self, reason: str) -> None:
-        """It is ended from here; its client may come again."""
+        """It is ended from here; its client may connect again."""
         if self._engine is None or self.gone or not self._opened:
             if self._line is not None:
                 self._line.close()
@@ -232,7 +232,7 @@ class Endpoints:
         self.kick()
 
     def dismiss_link(self, name: str, reason: str) -> bool:
-        """The links that are told with this name are ended from here, and nothing else; False:
+        """The links that are listed with this name are ended from here, and nothing else; False:
         there is none. Its client may attach anew."""
         ended = [link for link, each in self.links.items()
                  if isinstance(each, Incoming | Outgoing) and each.told.shown_name == name]

@@ -1,7 +1,7 @@
 """What all connections of amqp.server share: policy, counts, memory, threads, native connections.
 
 Invariants: 1. everything here but `connect` is for the event loop; 2. each count is given back by
-who took it, however its connection ends; 3. what strangers can cause is told at a bounded rate.
+who took it, however its connection ends; 3. what strangers can cause is logged at a bounded rate.
 """
 
 from __future__ import annotations

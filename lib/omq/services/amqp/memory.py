@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final
 
 OVERHEAD_BYTES: Final = 2048
-"""Of a transfer that waits, next to its bytes: many empty ones are a load as well."""
+"""Of a transfer that waits, besides its bytes: many empty ones are a load as well."""
 
 
 class Memory:

@@ -2,7 +2,7 @@
 
 Credit is read-ahead, bounded by `amqp_unsettled_max`; nothing is taken off a queue that the client
 has not asked for, or that would only wait for a slow line. What the client says of a message is
-carried out in the order in which it is said:
+carried out in the order in which it comes:
 
     accepted                done
     released                release: back at its old place, no attempt counted
@@ -64,7 +64,7 @@ class Outgoing(Enrolling):
     # in the event loop, from the session
 
     def delivered(self, delivery: Delivery) -> None:
-        """`room_again` comes behind the last one of those that came together."""
+        """`room_again` comes after the last one of those that came together."""
         tag = delivery.tag
         known = self._unsettled.get(tag)
         self._session.stir(self)

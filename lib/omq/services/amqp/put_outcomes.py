@@ -1,4 +1,4 @@
-"""What a client is told of a message that it has put.
+"""The outcome that a client gets for a message that it has put.
 
     put                          accepted
     its queue does not take it   rejected, with the reason; an event, too
@@ -62,7 +62,7 @@ class PutOutcomes:
         delivery.settle()
 
     def in_transaction(self, delivery: Incoming, name: bytes) -> None:
-        """What happens to it is said with the end of the transaction."""
+        """Its outcome comes with the end of the transaction."""
         delivery.update(in_transaction(name))
         delivery.settle()
 

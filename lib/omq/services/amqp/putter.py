@@ -33,7 +33,7 @@ from omq.services.amqp.untranslatable import Untranslatable
 TOGETHER_BYTES: Final = 4096
 """A larger body gains nothing by company; below it none goes into a container."""
 HEAD_BYTES: Final = 768
-"""More than a message takes in a request next to its body and its properties."""
+"""More than a message takes in a request besides its body and its properties."""
 _LATER: Final = (QueueFull, PutInhibited, SpoolFull, IndexFull)
 _IN_DOUBT: Final = (ManagerHung, ManagerUnavailable, TimedOut)
 

@@ -10,7 +10,7 @@ who takes one message at a time two changes of threads cost more than the turn.
 
 Invariants: 1. one turn at a time, and it alone uses the native connection, but for wake; 2. the
 event loop listens only while no thread has a turn: that may register anew, and the descriptor be
-another one's then; 3. the end comes once, and no turn behind it; 4. in the event loop nothing
+another one's then; 3. the end comes once, and no turn after it; 4. in the event loop nothing
 waits, be it for the manager, for the disk or for a lock that somebody keeps; 5. what a thread has
 told the event loop is heard there before a turn that follows its own.
 """
@@ -31,7 +31,7 @@ from omq.services.amqp.thread_pool import ThreadPool
 
 
 class After(Enum):
-    """What comes behind a step of a turn."""
+    """What comes after a step of a turn."""
 
     ANOTHER = auto()
     NEWS = auto()  # no thread is needed until there is any

@@ -7,10 +7,10 @@
 
 The connection (omq.amqp) sees what comes after it.
 
-Invariants: 1. nothing behind the door is looked at before `outcome` was ACCEPTED; 2. at most
+Invariants: 1. nothing after the handshake is looked at before `outcome` was ACCEPTED; 2. at most
 BYTES_MAX bytes are kept; 3. nothing here looks at a password.
 
-Errors: NotAmqp: what came is no AMQP, with what is to be answered before the line is cut.
+Errors: NotAmqp: what came is not AMQP, with what is to be answered before the line is cut.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SaslResponse:
     response: bytes
 
     def credentials(self) -> tuple[str, str] | None:
-        """Name and password of PLAIN (RFC 4616); None: it is no such response."""
+        """Name and password of PLAIN (RFC 4616); None: it is not such a response."""
         try:
             parts = self.response.decode("utf-8").split("\0")
         except UnicodeDecodeError:

@@ -1,10 +1,10 @@
 """The listeners of amqp.server, and its life: start, reload, stop.
 
-Start: the queue manager must be reachable and the ports free before the supervisor is told READY.
+Start: the queue manager must be reachable and the ports free before the supervisor gets READY.
 SIGHUP reads the configuration again, with certificate, users, rights and exchanges: new handshakes
 have the new certificate, links whose user has lost the right are ended. Addresses and ports change
 at a restart. SIGTERM drains: no new connection; transfers that are here are put and accepted, then
-each connection is closed with amqp:connection:forced, which clients take as "come again". What a
+each connection is closed with amqp:connection:forced, which clients take as "reconnect". What a
 client holds unsettled comes back untouched. What is left after `drain_timeout_s` is cut off.
 
 Errors: PortInUse; ConfigError; ManagerUnavailable at the start only.

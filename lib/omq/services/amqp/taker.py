@@ -149,7 +149,7 @@ class Taker(ReaderTurns):
         self.say(back)
 
     def close(self) -> None:
-        """Carry out what was said, give back the rest, end; `ended_by` is told."""
+        """Carry out what was said, give back the rest, end; `ended_by` is called."""
         with self._changed:
             self._closing = True
             self._stir()

@@ -29,7 +29,7 @@ async def target(session: Guest, name: str) -> Address:
     host = session.host
     try:
         address = await host.ask(session, lambda native: resolved(native, name))
-    except (OmqError, ValueError) as error:  # an address that is no UTF-8 is among these
+    except (OmqError, ValueError) as error:  # an address that is not UTF-8 is among these
         raise Untranslatable(condition(error), str(error)) from error
     if not host.allows(session, "put", address):
         raise Untranslatable(UNAUTHORIZED, f"no right to put on {name}")

@@ -77,8 +77,9 @@ class Enrolling:
         self._left(len(some))
 
     async def carried_out(self) -> None:
-        """What was said of those that have happened is on the disk, so that a client which is told
-        of the discharge finds it. A manager that died before has them come again, flagged."""
+        """What was said of those that have happened is on the disk, so that a client which hears
+        of the discharge finds it. After a manager that died before they are redelivered,
+        flagged."""
         with suppress(OmqError):
             await self.call(lambda _, reader: reader.flush())
 
@@ -120,5 +121,5 @@ def _carried(says: list[tuple[Message, Say]]) -> None:
     for native, say in says:
         try:
             say(native)
-        except LeaseLost:  # the manager took it back: it comes again, flagged
+        except LeaseLost:  # the manager took it back: it is redelivered, flagged
             continue

@@ -6,7 +6,7 @@ reader of its link, as every message that is not settled. Discharged, all of it 
 those of a unit of work, and the others are the client's as before.
 
 A transaction can only be rolled back when something of it was refused, when it lasts too long, or
-when its user has lost a right meanwhile; it is told so at its discharge.
+when its user has lost a right meanwhile; the answer to its discharge says so.
 
 Invariants: 1. a transaction is over once, and belongs to the link that declared it: it is rolled
 back with it; 2. what it holds of memory and disk is counted, and given back at its end.

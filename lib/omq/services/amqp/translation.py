@@ -40,7 +40,7 @@ DELIVERY_TIME: Final = "x-opt-delivery-time"  # ms since 1970
 DELIVERY_DELAY: Final = "x-opt-delivery-delay"  # ms
 PRIORITY_MAX: Final = 9
 HEAD_BYTES_MAX: Final = 128 * 1024
-"""More than all that is next to the body of a message which omq takes."""
+"""More than all that a message which omq takes has besides its body."""
 PATTERNS_MAX: Final = 64
 """That are remembered of a link: each is at most 512 bytes, and what was made of them."""
 (_ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _CONTENT_ENCODING, _EXPIRY,

@@ -1,1 +1,1 @@
-"""AMQP 0-9-1, beside 1.0 on the ports of amqp.server (ADR 0134)."""
+"""AMQP 0-9-1, besides 1.0 on the ports of amqp.server (ADR 0134)."""

@@ -49,7 +49,7 @@ class ChannelConsumers:
 
     @property
     def may_hold(self) -> int:
-        """Deliveries for consumers, beside those that are held."""
+        """Deliveries for consumers, besides those that are held."""
         left = self._most - len(self._channel.unacked)
         if self._all:
             left = min(left, self._all - sum(each.held for each in self._consumers.values()))

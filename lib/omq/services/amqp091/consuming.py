@@ -71,7 +71,7 @@ class Takes:
     def lost(self, error: OmqError | None) -> None: ...
 
     def ended(self) -> None:
-        """What is said already is carried out; the rest is back."""
+        """What the client has said already is carried out; the rest is back."""
         if not self.over:
             self.over = True
             self.taker.close()

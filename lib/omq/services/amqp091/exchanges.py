@@ -32,7 +32,6 @@ from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
 from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing
-from omq.services.amqp091.topics import matches
 
 QUEUE: Final = "SYSTEM.EXCHANGES"
 """Its `admin` is the right to declare, delete, bind and unbind."""
@@ -173,7 +172,7 @@ def _body(record: dict[str, Any]) -> bytes:
 
 
 def _id(record: dict[str, Any]) -> bytes:
-    """Of what is defined, whatever is said of it."""
+    """Of what is defined, whatever its arguments are."""
     named = [record["exchange"], *([] if "kind" in record else [record["key"], record["queue"]])]
     return hashlib.sha256(json.dumps(named).encode()).digest()[:24]
 
@@ -194,3 +193,21 @@ def _read(body: bytes) -> dict[str, Any] | None:
     short = all(isinstance(each, str) and len(each) <= NAME_MAX for each in texts)
     return found if good and short and found["exchange"] else None
 
+
+def matches(pattern: str, key: str) -> bool:
+    """Whether a binding key of a topic exchange means this routing key: words between points; `*`
+    is one word, `#` any number of them (AMQP 0-9-1, 3.1.3.3). The time is that of words times
+    words, whatever a stranger has made of the pattern."""
+    wanted, words = pattern.split("."), key.split(".") if key else []
+    if not pattern:
+        wanted = []
+    reached = [True] + [False] * len(words)  # the pattern so far, for the first 0, 1, ... words
+    for each in wanted:
+        if each == "#":
+            for at in range(1, len(reached)):
+                reached[at] = reached[at] or reached[at - 1]
+            continue
+        for at in range(len(words), 0, -1):
+            reached[at] = reached[at - 1] and each in ("*", words[at - 1])
+        reached[0] = False
+    return reached[-1]

@@ -1,9 +1,9 @@
 """The line of one connection of AMQP 0-9-1: bytes in, frames out of them, bytes out, heart-beats.
 
 Invariants: 1. a mistake of ours in one connection ends that one alone; 2. the line is read no
-further while a channel is behind, or while its client does not take what it is told: then silence
+further while a channel is behind, or while its client does not take what it is sent: then silence
 is not the client's fault; 3. who takes nothing for two heart-beats is gone as who says nothing is;
-4. what is said in one turn of the event loop goes in one write, and before the line is closed.
+4. what is sent in one turn of the event loop goes in one write, and before the line is closed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Line(asyncio.Protocol):
 
     @property
     def _untold(self) -> bool:
-        """It does not take what it is told."""
+        """It does not take what it is sent."""
         return self.waiting_bytes > self.host.policy.settings.amqp_outgoing_bytes_max
 
     def _stops(self) -> bool:

@@ -259,7 +259,7 @@ class Publishing:
 
     def returned(self, each: Published) -> None:
         """No queue is there for it: back to its client, if that wants it back. Else who publishes
-        has said that it may be lost; a queue that is not there is told to the operator."""
+        has said that it may be lost; a queue that is not there is an event for the operator."""
         if not each.mandatory:
             if not each.exchange:
                 self._session.told_refused(

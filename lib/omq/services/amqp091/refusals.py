@@ -54,7 +54,7 @@ TEXT_MAX: Final = 250
 
 
 def worded(code: int, reason: str) -> str:
-    """The text next to a code. It begins with the code's name, as RabbitMQ has it: there are
+    """The text next to a code. It begins with the code's name, as RabbitMQ writes it: there are
     programs that look for that."""
     text = f"{NAMES[code]} - {reason}" if code in NAMES else reason
     return text.encode()[:TEXT_MAX].decode(errors="ignore")

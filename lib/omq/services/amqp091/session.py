@@ -83,7 +83,7 @@ class Session(Line):
         return self.user.name if self.user else "?"
 
     def begin(self, rest: bytes) -> None:
-        """Behind the protocol header."""
+        """After the protocol header."""
         shown = common_name(self._line.get_extra_info("peercert"))
         offered = self.host.policy.mechanisms(certificate=bool(shown))
         self.send(commands.Connection.Start(
@@ -289,19 +289,19 @@ class Session(Line):
         return [state for _, each in sorted(self._channels.items()) for state in each.told()]
 
     def goodbye(self) -> None:
-        """The daemon stops: clients are told to come again."""
+        """The daemon stops: clients are asked to reconnect."""
         self.dismiss("the server is stopping: reconnect later")
 
     def dismiss(self, reason: str) -> None:
-        """It is ended from here; its client may come again."""
+        """It is ended from here; its client may connect again."""
         if self._opened:
             self.forced(FORCED, reason)
         else:
             self._close()
 
     def dismiss_link(self, name: str, reason: str) -> bool:
-        """The channel of what is told with this name is closed from here, with what else is on it;
-        False: there is none. Its client may open another."""
+        """The channel of what is listed with this name is closed from here, with what else is on
+        it; False: there is none. Its client may open another."""
         for channel in tuple(self._channels.values()):
             if any(each.shown_name == name for each in channel.told()):
                 channel.refuse(Refused(PRECONDITION_FAILED, reason))
@@ -338,7 +338,7 @@ class Session(Line):
         finally:  # whatever a channel does: its place is free, or the server is full one day
             self.host.left(self)
 
-    # what is told
+    # what is published
 
     def _broke(self, reason: str) -> None:
         self._tell(events.AMQP_BROKE, reason)

@@ -47,7 +47,7 @@ class ContentTaker(Taker):
         def carried() -> None:
             for given in some:
                 assert given.native is not None
-                with suppress(LeaseLost):  # the manager took it back: it comes again, flagged
+                with suppress(LeaseLost):  # the manager took it back: it is redelivered, flagged
                     say(given.native)
 
         self.say(carried, light=len(some) if say in LIGHT else 0)
@@ -76,7 +76,7 @@ class ContentTaker(Taker):
 
 
 def rejected(message: Message, dead_letter: str) -> None:
-    """It does not come again where its queue has another for such: at once, as RabbitMQ has it.
+    """It is not redelivered where its queue has another for such: at once, as RabbitMQ does it.
     Without one it is a failed attempt: nothing that nobody has done is thrown away."""
     if dead_letter:
         try:

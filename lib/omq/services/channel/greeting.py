@@ -1,4 +1,4 @@
-"""How a link of a channel is told from others, and what both sides say at its attach.
+"""How to recognize a link of a channel, and what both sides say at its attach.
 
 The sending side has link properties CHANNEL (its name), SPOOL (32 hexadecimal digits), MANAGER (its
 name), PING (true: it only asks) and RESET (names.Reset as text: the record is to say that first).

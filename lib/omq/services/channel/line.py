@@ -4,8 +4,9 @@ One thread uses it. `pump` moves bytes until something happened or the time is o
 is in `told`. A line that is silent for twice the heart-beat, although it was read, or whose other
 side says anything that ends it, is ChannelBroken; it is closed then, and a new one has to be made.
 
-Errors: ChannelBroken (try again), ChannelRefused (the other side says why; trying again may help
-when somebody changes something there), ChannelOutOfStep.
+Errors, by what the other side says at the end (`ended`): ChannelOutOfStep: people must look.
+ChannelRefused: the same will be said again until somebody changes something there. ChannelBroken:
+all else; try again.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ from proton import (
 
 from omq.base.errors import ChannelBroken, ChannelOutOfStep, ChannelRefused
 from omq.services.channel.definition import Channel
-from omq.services.channel.greeting import Greeting, Hello, answered
-from omq.services.channel.line_errors import broken, ended, refused
+from omq.services.channel.greeting import OUT_OF_STEP, Greeting, Hello, answered
 from omq.services.channel.security import Credentials
 from omq.services.network.tls import secure
 
@@ -292,7 +292,7 @@ class Line:
         return broken(self._channel, reason)
 
     def close(self, *, politely: bool) -> None:
-        """`politely`: the other side is told, and has a moment to say so, too."""
+        """`politely`: the other side gets a close, and has a moment to answer with its own."""
         try:
             if politely and not self._eof:
                 self._connection.close()
@@ -303,3 +303,28 @@ class Line:
             pass  # that is the end, too
         finally:
             self.socket.close()
+
+
+_REFUSALS: Final = frozenset((
+    "amqp:unauthorized-access", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed",
+    "amqp:precondition-failed", "amqp:not-implemented", "amqp:resource-deleted"))
+
+
+def ended(channel: Channel, condition: Any) -> ChannelOutOfStep | ChannelRefused | ChannelBroken:
+    """The other side has ended a link, a session or all of it."""
+    if condition is None:
+        return broken(channel, "closed")
+    name, reason = condition.name, f"{condition.name}: {condition.description or ''}"
+    if name == OUT_OF_STEP:
+        return ChannelOutOfStep(channel=channel.name, reason=reason)
+    return (refused if name in _REFUSALS else broken)(channel, reason)
+
+
+def broken(channel: Channel, reason: str) -> ChannelBroken:
+    """The line is to be made anew."""
+    return ChannelBroken(channel=channel.name, peer=channel.peer, reason=reason)
+
+
+def refused(channel: Channel, reason: str) -> ChannelRefused:
+    """Made anew it would be as now."""
+    return ChannelRefused(channel=channel.name, peer=channel.peer, reason=reason)

@@ -38,7 +38,7 @@ def own_name(settings: Settings) -> str:
 class Reset:
     """An order of people: the number of the last batch that is there is `batch` from now on, and
     what it was is forgotten. `token`, 16 hexadecimal digits by chance, tells it from others: it is
-    carried out once, however often it is said."""
+    carried out once, however often it is sent."""
 
     batch: int
     token: str

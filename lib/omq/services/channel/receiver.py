@@ -12,16 +12,16 @@ Invariants: 1. one link of a channel puts at a time; 2. what is not accepted is 
 number is in the record; 3. what strangers can make it hold is bounded: by the batch, by
 PIPELINE_MAX of them, by the memory of their user.
 
-What a link of a channel asks for at its attach, and what it is answered (receiving side).
-
-Errors: BadEntry: what it says of itself makes no sense.
+Errors: BadEntry: what a link says of itself at its attach makes no sense. NotAParcel, OutOfStep
+(Inbox.take): the link is to end.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from omq.amqp.states import ACCEPTED_STATE
@@ -47,16 +47,15 @@ from omq.services.channel.greeting import (
     RESET,
     SPOOL,
 )
-from omq.services.channel.inbox import Inbox, Work
 from omq.services.channel.names import RECORDS, Reset, own_name, reset_said
-from omq.services.channel.parcel import NotAParcel, is_name
-from omq.services.channel.protocol import OutOfStep
+from omq.services.channel.parcel import NotAParcel, Parcel, is_name, opened
+from omq.services.channel.protocol import OutOfStep, Receiving
 from omq.services.channel.records import Record, RecordLost
 from omq.storage.spool import open_spool
 
 
 class BadEntry(Exception):
-    """See the module."""
+    """What a link says of itself at its attach makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ class ChannelLink:
             self._leave()
 
     def _leave(self) -> None:
-        """Its place first: whatever is wrong with the rest, its channel can come again."""
+        """Its place first: whatever is wrong with the rest, its channel can connect again."""
         self._over = True
         if self._asked is not None and self._host.channels.get(self._asked.key) is self:
             del self._host.channels[self._asked.key]
@@ -271,7 +270,7 @@ class ChannelLink:
         session.kick()
 
     async def stolen(self) -> None:
-        """Its channel has come again."""
+        """Its channel has connected again."""
         if not self._over:
             assert self._asked is not None
             self._host.rated.event(events.CHANNEL_ADOPTED, REPORT, self._session.peer,
@@ -354,3 +353,60 @@ class ChannelLink:
     def _release(self, size: int) -> None:
         self._held -= size
         self._host.memory.give(self._user, size)
+
+
+@dataclass(slots=True)
+class Work:
+    """What is to be put: a whole batch, with the delivery that says so, or (batch 0) fast ones."""
+
+    batch: int = 0
+    parcels: list[Parcel] = field(default_factory=list)
+    size: int = 0
+    delivery: Any = None
+    mark: str = ""
+
+
+class Inbox:
+    """What a link has brought and what is not put yet: whole batches, one that comes in, fast ones.
+    `work`: in order; the first may be under way."""
+
+    def __init__(self, last: int) -> None:
+        self.receiving = Receiving(last)
+        self.work: deque[Work] = deque()
+        self._coming = Work()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch that comes in."""
+        return self._coming.size
+
+    def take(self, delivery: Any, data: bytes, count_max: int) -> None:
+        """A transfer."""
+        parcels = opened(data, count_max)
+        spot, whole = parcels[0].spot, False
+        if not spot.batch:
+            self._take_fast(delivery, parcels, len(data))
+            return
+        if spot.count > count_max:
+            raise NotAParcel(f"a batch of {spot.count}: over channel_batch_messages_max")
+        for parcel in parcels:
+            whole = self.receiving.arrived(spot.batch, parcel.spot.sequence, spot.count)
+        self._coming.parcels += parcels
+        self._coming.size += len(data)
+        if not whole:
+            delivery.settle()
+            fault.point("channel.half_batch")
+            return
+        self._coming.batch, self._coming.delivery = spot.batch, delivery
+        self._coming.mark = spot.mark
+        self.work.append(self._coming)
+        self._coming = Work()
+
+    def _take_fast(self, delivery: Any, parcels: list[Parcel], size: int) -> None:
+        if not delivery.settled:
+            raise NotAParcel("it belongs to no batch, and is not settled")
+        delivery.settle()
+        if len(self.work) < 2 or self.work[-1].batch:
+            self.work.append(Work())
+        self.work[-1].parcels += parcels
+        self.work[-1].size += size

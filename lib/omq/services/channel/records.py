@@ -110,8 +110,8 @@ def found(native: Client, asked: Record, most: int, *, make: bool) -> Record:
 
 
 def reset(native: Client, asked: Record, order: Reset) -> Record:
-    """The record says from now on what its sending side was told to make of it; once. RecordLost,
-    those of a unit of work: the order stands, and is told again."""
+    """The record says from now on what its sending side was ordered to make of it; once.
+    RecordLost, those of a unit of work: the order stands, and is sent again."""
     with native.unit() as unit:
         message, record = take(unit, asked.key)
         if record.reset == order.token:
@@ -126,7 +126,7 @@ def reset(native: Client, asked: Record, order: Reset) -> Record:
 def take(unit: Unit, key: bytes) -> tuple[Message, Record]:
     """The record, in a unit of work. RecordLost."""
     best: tuple[Message, Record] | None = None
-    # More than one: see above; those next to the best end with the unit.
+    # More than one: see above; all but the best end with the unit.
     for message in unit.next(RECORDS, _SAME_MAX, _TAKE_S, correlation=key):
         record = read_record(message.body)
         if record is None or record.key != key:

@@ -1,7 +1,7 @@
 """One channel that runs: the thread that has the line, and decides.
 
 It connects, ends what is in doubt as the other side's record says (protocol), sends, and commits
-what is confirmed. The other thread (`intake`) takes messages meanwhile.
+what is confirmed. The other thread (`Intake`) takes messages meanwhile.
 
 Invariants: 1. of a line that broke nothing is forgotten: batches in doubt stay in memory and are
 sent again under their numbers; 2. a batch ends here after the other side said so, never before;
@@ -11,6 +11,7 @@ sent again under their numbers; 2. a batch ends here after the other side said s
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from omq.base.errors import (
     ChannelOutOfStep,
     ChannelRefused,
     OmqError,
+    UnitBackedOut,
     UnitResolved,
     UnitUnknown,
 )
@@ -30,11 +32,10 @@ from omq.base.limits import KIB
 from omq.base.names import escape
 from omq.ipc.client.connection import Client
 from omq.ipc.client.in_doubt import UnitInDoubt
-from omq.services.channel.batch import Batch, Reach
+from omq.services.channel.batch import Batch, Reach, Taken, Taker
 from omq.services.channel.courier import Courier
 from omq.services.channel.definition import ORDER, Channel, altered, channel_of, write
 from omq.services.channel.greeting import Greeting, Hello
-from omq.services.channel.intake import Intake
 from omq.services.channel.line import Line
 from omq.services.channel.names import NOBODY, BatchName, batch_name, own_name
 from omq.services.channel.protocol import OutOfStep
@@ -50,7 +51,7 @@ RUNNING, RETRYING, OUT_OF_STEP, IDLE, STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is told of a channel that runs (run/channels.json)."""
+    """What is published about a channel that runs (run/channels.json)."""
 
     channel: str
     state: str = "starting"
@@ -280,3 +281,77 @@ class ChannelRun(threading.Thread):
 
     def _tell(self, **changed: Any) -> None:
         self.facts = replace(self.facts, in_doubt=len(self._shared.sending.held), **changed)
+
+
+_PAUSE_S: Final = 1.0
+
+
+class Intake(threading.Thread):
+    """Takes messages off the queue and makes batches in doubt, while there is room for one.
+
+    Invariant: an error in the middle of a request to the queue manager, whatever came of it, makes
+    the line anew (Shared.again): that counts what is in doubt."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(name=f"batches {shared.channel.name}", daemon=True)
+        self._shared = shared
+
+    def run(self) -> None:
+        """Until the channel is to be quiet."""
+        shared = self._shared
+        while not shared.quiet.is_set():
+            try:
+                with shared.place.connect() as native:
+                    taker = Taker(native, shared.channel, shared.place.settings,
+                                  shared.quiet.is_set)
+                    while self._room():
+                        self._one(taker)
+            except UnitBackedOut:  # the queue manager is another one: nothing was in doubt
+                continue
+            except OmqError as error:
+                shared.again(str(error))
+                shared.quiet.wait(_PAUSE_S)
+            except Exception:
+                shared.event(events.BUG, ERROR, traceback=last_trace())
+                shared.quiet.wait(_PAUSE_S)
+
+    def _room(self) -> bool:
+        """Wait for it; False: the channel is to stop."""
+        shared = self._shared
+        with shared.lock:
+            shared.lock.wait_for(lambda: shared.quiet.is_set() or (
+                shared.sending.room and shared.fast_room and not shared.failed))
+        return not shared.quiet.is_set()
+
+    def _one(self, taker: Taker) -> None:
+        taken = taker.take(self._shared.reach)
+        if taken is None:
+            return
+        self._shared.give_fast(taken.fast)  # they have left their queue
+        try:
+            if taken.messages:
+                self._prepare(taker, taken)
+        finally:
+            taken.end()
+        for reason in taken.dead:
+            self._shared.event(events.CHANNEL_DEAD_LETTER, WARNING, reason=escape(reason, 200))
+        self._shared.stir()
+
+    def _prepare(self, taker: Taker, taken: Taken) -> None:
+        shared = self._shared
+        with shared.doubt:
+            with shared.lock:
+                if shared.failed or not shared.sending.connected:
+                    return  # they go back: nothing is in doubt that nobody could be asked about
+            number = shared.sending.next
+            name = BatchName(shared.channel.name, shared.spool, number, secrets.token_hex(8))
+            try:
+                batch = taker.prepare(taken, name)
+            except OmqError as error:  # it may be in doubt: the next connection counts
+                shared.again(str(error))
+                raise
+            if batch is None:
+                return
+            with shared.lock:
+                shared.batches[number] = batch
+                shared.sending.prepared()

@@ -166,7 +166,7 @@ class ChannelSender:
             context.log.event(events.SERVICE_RELOADED, REPORT)
         context.notifier.ready(self._status())
 
-    # what is told
+    # what is published
 
     def _status(self) -> str:
         running = sum(run.facts.state == "running" for run in self._runs.values())

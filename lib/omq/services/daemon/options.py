@@ -5,7 +5,7 @@
     --conf DIR        else (without --instance) OMQ_CONF, else SPOOL/conf, else
                       /etc/omq[-INSTANCE], else the shipped one
 
-What is said explicitly wins over the environment; --spool and --instance that do not belong
+What is given explicitly wins over the environment; --spool and --instance that do not belong
 together are refused.
 """
 

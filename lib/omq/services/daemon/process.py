@@ -68,7 +68,7 @@ def set_name(name: str) -> None:
 
 def set_command_line(argv: list[str]) -> None:
     """What ps and /proc/PID/cmdline show, written over the words that this process was executed
-    with; cut to their length. Where they are is told by proc(5): arg_start, arg_end."""
+    with; cut to their length. /proc tells where they are (proc(5): arg_start, arg_end)."""
     fields = Path("/proc/self/stat").read_text("latin-1").rpartition(")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_START + 1])
     if not 0 < start < end:  # hidden from us: then it stays as it is

@@ -1,5 +1,5 @@
 """At a start of the queue manager: what an older omq, or somebody's umask, left open to others is
-closed (omq.storage.restrict_modes), and that is said: once, for then it is closed."""
+closed (omq.storage.restrict_modes), and that is logged: once, for then it is closed."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ tried again (or takes the service's other way, `ChannelService.instead`); 3. at 
 messages are in hand, and one peer has at most a quarter of what is free of them, so that a peer
 that takes nothing cannot hide the others' mail: the rest is put off, and called back when there is
 room (omq.services.delivery.calling_back); 4. a message is "being processed" for the manager only
-while it is looked into: if this process is killed no attempt is counted, and all come again.
+while it is looked into: if this process is killed no attempt is counted, and all are redelivered.
 
-A channel process that dies costs the message that it had in work one attempt; what it had not begun
+A channel process that dies costs the message that it was sending one attempt; what it had not begun
 goes to another.
 
 Crash argument: killed at any instruction, nothing has happened to a message but what its peers were
@@ -264,7 +264,7 @@ class Dispatcher:
             self._ends.not_now(each, self._book.wait_of(each, now))
 
     def _gone(self, process: Process) -> None:
-        """A channel process has died: what it had in work failed, the rest goes to another."""
+        """A channel process has died: what it was sending failed, the rest goes to another."""
         now = time.monotonic()
         had = self._scheduler.given_back(process, now)
         self._scheduler.ended(process, now)

@@ -12,7 +12,7 @@ came of it, `probe_s` at most, the others still leave it alone. The first succes
 Times are wall clock, ns. A clock that was set back cannot freeze a peer: a time farther off than
 the longest pause is over.
 
-Errors: none. A file or lock that cannot be had, or is no such file, costs the sharing: what this
+Errors: none. A file or lock that cannot be had, or is not such a file, costs the sharing: what this
 process knows by itself stays.
 """
 
@@ -145,7 +145,7 @@ class PeerStates:
 
 
 def _decoded(path: Path) -> dict[str, Down]:
-    """What the file says; nothing where it is no such file."""
+    """What the file says; nothing where it is not such a file."""
     try:
         rows = json.loads(side_files.read(path) or b"{}")
         return {str(peer): Down(int(row["failures"]), int(row["since_ns"]), int(row["retry_ns"]),

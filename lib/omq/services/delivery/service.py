@@ -28,7 +28,7 @@ class Group:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be done with a message: its groups; results that need no peer; what a worker
-    needs to know next to the recipients (of what JSON has)."""
+    needs to know besides the recipients (of what JSON has)."""
 
     groups: tuple[Group, ...]
     results: tuple[Any, ...]

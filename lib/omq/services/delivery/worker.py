@@ -2,7 +2,7 @@
 
 The process has one socket to the scheduler. A run of Mlists comes as that many packets; each is
 answered when it is done. The end of the socket is the end of the process; so is the death of the
-scheduler, at once: its messages come again with the next scheduler, and must not be sent by two.
+scheduler, at once: the next scheduler gets its messages again, and they must not be sent by two.
 SIGTERM, SIGINT and SIGHUP that reach the whole group mean nothing here: the scheduler decides.
 """
 

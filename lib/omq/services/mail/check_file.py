@@ -6,9 +6,9 @@
     endif                                what does not
 
 A line that begins with a space goes on with the one before it; '#' begins a comment. Any character
-that is no letter, digit or space may stand for the slashes. Case does not count, '.' matches a line
-end, '^' and '$' the ends of the whole; the flags i, s and m turn each of these round. $1 or ${1} in
-the text is what the first bracket matched, $$ a dollar. Postfix's header_checks(5) and
+but a letter, digit or space may be used instead of the slashes. Case does not count, '.' matches a
+line end, '^' and '$' the ends of the whole; the flags i, s and m turn each of these round. $1 or
+${1} in the text is what the first bracket matched, $$ a dollar. Postfix's header_checks(5) and
 pcre_table(5), but for what is listed in ACTIONS_LACKING, and look-around and backreferences, which
 RE2 does not have: each is refused by its name.
 

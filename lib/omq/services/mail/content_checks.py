@@ -7,8 +7,8 @@
 Rules:
 1. Each field and each line has the action of the first expression that matches it. The headers of
    parts and of attached messages are looked at as `header` says, where they have no file.
-2. What is said of it counts before anything is done to it: no field that an action made is
-   looked at.
+2. All expressions are matched before anything is done to the header: no field that an action
+   made is looked at.
 3. A check without an end in time, and a file that is wrong, have the mail wait: CheckFailed.
 4. What is not named stays byte for byte.
 

@@ -2,9 +2,9 @@
 
 Rules: 1. files go in the order of arrival, several in one request; 2. a file is removed after the
 manager acknowledged its message, whose id is the mail's; 3. what ROUTER refuses (full, inhibited,
-too long) stays, is told (DROP_WAITS) and tried again after `reader_refused_retry_s`; the others go
-on; 4. while there is no manager nothing is lost and nothing is asked of anybody: it is tried again
-after a second, then ever more seldom up to half a minute.
+too long) stays, is logged (DROP_WAITS) and tried again after `reader_refused_retry_s`; the others
+go on; 4. while there is no manager nothing is lost and nothing is asked of anybody: it is tried
+again after a second, then ever more seldom up to half a minute.
 
 Crash argument: that of mail.maildrop. A thread that is abandoned at a stop was between two of these
 steps, as after a death.

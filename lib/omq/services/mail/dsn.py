@@ -9,7 +9,7 @@ In properties, which all messages made from a mail carry:
 
 Invariants: 1. values are taken only when they decode to printable ASCII: what could begin a line of
 a report is refused at the command (501); 2. their length is bounded (100 and 500, RFC 3461 4.2, 5.4
-of the extensions' registry); 3. the null sender is told nothing.
+of the extensions' registry); 3. the null sender gets no report.
 
 No errors: a problem is a reply; nonsense in a property counts as absent.
 """
@@ -44,7 +44,7 @@ class DsnRequest:
     orcpt: str = ""
 
     def wants(self, action: str) -> bool:
-        """Whether the sender is told of this."""
+        """Whether the sender gets a report of this."""
         if not self.notify:
             return action in _DEFAULT
         return _WORDS[action] in self.notify.split(",")

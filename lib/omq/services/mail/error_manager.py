@@ -5,14 +5,14 @@ Input: a mail message with `error.to`, `error.status` and `error.reason`
 its other recipients.
 
 What happens to it: a report (omq.services.mail.delivery_report) is put on ROUTER and the message
-leaves ERRMGR, in one atomic operation. What its sender does not want to be told (NOTIFY of RFC
-3461) is not told. A message with the null sender is itself a report, or must not be answered: it
+leaves ERRMGR, in one atomic operation. What its sender does not want reported (NOTIFY of RFC
+3461) is left out. A message with the null sender is itself a report, or must not be answered: it
 goes to queue ERROR, where an operator finds it with its reasons, and an event says so.
 
 A site's own words are files of `report_templates`; one that is wrong is an event (1522) at the
 start and at a reload, and what is built in is used in its place.
 
-Reports are limited in number (omq.services.mail.report_rate): those beyond it wait on ERRMGR.
+Reports are limited in number (`ReportRate`): those beyond it wait on ERRMGR.
 
 Loop protection: a report has the null sender, so whatever happens to it ends on ERROR, never in a
 second report.
@@ -25,12 +25,15 @@ Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnav
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
 from omq import Outgoing
 from omq.base import clock, events, fault, limits, names
+from omq.base.clock import NS_PER_S
 from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
@@ -43,7 +46,6 @@ from omq.services.mail.delivery_report import (
 from omq.services.mail.dsn import ENVID, RET, DsnRequest, decoded, dsn_requests_of
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import arrival_ns, made_lines, mail_id, mail_log_of, shown
-from omq.services.mail.report_rate import ReportRate
 from omq.services.mail.report_templates import load_templates
 from omq.services.mail.routes import language_of
 from omq.services.mail.routes_file import load_routes
@@ -150,3 +152,54 @@ def _report_id(message_id: str) -> str:
 def main(argv: list[str] | None = None) -> int:
     """The program error.manager; returns its exit code."""
     return run_service("errmgr", ErrorManagerService, argv)
+
+
+SENDERS_MAX: Final = 10_000
+MINUTE_S: Final = 60
+HOUR_S: Final = 3600
+
+
+@dataclass(slots=True)
+class _Window:
+    began_ns: int
+    count: int = 0
+
+
+class ReportRate:
+    """How many reports may be sent: a flood of undeliverable mail with forged senders must not
+    become a flood of reports to strangers.
+
+    A limit for all in a minute and one for each sender in an hour, both counted in windows that
+    begin with the first report. What is beyond a limit waits until its window is over; nothing is
+    dropped. Counts are of this process: auxiliary readers have their own. At most SENDERS_MAX
+    senders are remembered; the oldest is forgotten. Times are monotonic ns."""
+
+    def __init__(self, per_minute: int, per_sender: int) -> None:
+        self._per_minute = per_minute
+        self._per_sender = per_sender
+        self._all = _Window(-MINUTE_S * NS_PER_S)
+        self._senders: OrderedDict[str, _Window] = OrderedDict()
+
+    def wait_s(self, sender: str, now_ns: int) -> float:
+        """Seconds until a report to this sender may be sent; 0: now, and it is counted."""
+        if now_ns - self._all.began_ns >= MINUTE_S * NS_PER_S:
+            self._all = _Window(now_ns)
+        key = sender.casefold()
+        window = self._senders.get(key)
+        if window is None or now_ns - window.began_ns >= HOUR_S * NS_PER_S:
+            self._senders.pop(key, None)
+            while len(self._senders) >= SENDERS_MAX:
+                self._senders.popitem(last=False)
+            window = self._senders[key] = _Window(now_ns)
+        waits = [_left_s(self._all, self._per_minute, MINUTE_S, now_ns),
+                 _left_s(window, self._per_sender, HOUR_S, now_ns)]
+        if not any(waits):
+            self._all.count += 1
+            window.count += 1
+        return max(waits)
+
+
+def _left_s(window: _Window, limit: int, period_s: int, now_ns: int) -> float:
+    if window.count < limit:
+        return 0.0
+    return max(1.0, period_s - (now_ns - window.began_ns) / NS_PER_S)

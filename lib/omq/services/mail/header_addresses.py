@@ -3,7 +3,7 @@ nothing else of the mail changes: neither folding nor comments, names of people,
 
 A field whose grammar is broken (a quote or a comment without an end, brackets that do not match)
 has no addresses here: it stays as it is. So does an address with white space or a comment in its
-middle, a name without a domain, and what is no UTF-8.
+middle, a name without a domain, and what is not UTF-8.
 
 Invariants: 1. linear in the length of the field, whatever it holds; 2. no errors.
 

@@ -2,7 +2,7 @@
 
 Input: `mail.to.LOCAL` names the mailboxes, `mail.orig.LOCAL` the addresses they came from (same
 order). A message that was put on LOCAL by hand has only `mail.to`; the local parts are the users.
-On top of the body, which is written byte for byte, stand two header fields that final delivery
+On top of the body, which is written byte for byte, are two header fields that final delivery
 adds (RFC 5321 section 4.4): Return-Path with the sender, Delivered-To with the address.
 
 What happens to the message: all mailboxes written: done. A mailbox that cannot be written (disk or
@@ -20,7 +20,9 @@ Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnav
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,15 +33,16 @@ from omq.base.event_log import ERROR, REPORT, TRACE, WARNING
 from omq.services.mail import mail_message as mail
 from omq.services.mail.dsn import DELIVERED, dsn_requests_of
 from omq.services.mail.mail_log import arrival_ns, delay_s, delivery, mail_id, mail_log_of
-from omq.services.mail.mailbox_owner import acting_as, check_root
-from omq.services.mail.mailbox_publishing import Posted, QuotaExceeded, publish_all
+from omq.services.mail.mailbox_owner import Owner, acting_as, check_root
 from omq.services.mail.mailbox_quota import Quotas, told_full
+from omq.services.mail.mailbox_rules import MailboxRule
 from omq.services.mail.mailboxes import Mailboxes
-from omq.services.mail.maildir import Maildir, file_name, folder_name
+from omq.services.mail.maildir import Maildir, NewFile, file_name, folder_name, publish
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.smtp_address import plain_local
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Defer, Disposition, Done, Message, Move, Service
+from omq.storage import durable
 from omq.storage.durable import FULL
 
 RETRIED: Final = "local.retried"
@@ -289,7 +292,7 @@ def recipients_of(properties: Mapping[str, str], queue: str) -> list[tuple[str, 
 
 
 def delivery_fields(sender: str, original: str) -> bytes:
-    """The header fields of final delivery, to stand on top of the body."""
+    """The header fields of final delivery, to go on top of the body."""
     text = f"Return-Path: <{mail.one_line(sender)}>\r\nDelivered-To: {mail.one_line(original)}\r\n"
     return text.encode("utf-8", "replace")
 
@@ -297,3 +300,75 @@ def delivery_fields(sender: str, original: str) -> bytes:
 def main(argv: list[str] | None = None) -> int:
     """The program local.delivery; returns its exit code."""
     return run_service("local", LocalDeliveryService, argv)
+
+
+FILES_MAX: Final = 64
+"""Open at once."""
+
+
+class QuotaExceeded(OSError):
+    """The mailbox has no room for a file; `never`: it would have none if it were empty."""
+
+    def __init__(self, size: int, quota: int) -> None:
+        super().__init__(errno.EDQUOT, f"no room for {size} bytes, the quota is {quota}")
+        self.never = size > quota
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A file for a mailbox."""
+
+    maildir: Maildir
+    rule: MailboxRule
+    file: NewFile
+
+
+def publish_all(items: Sequence[Posted], quotas: Quotas) -> list[OSError | None]:
+    """Bring all of them in; what went wrong with each.
+
+    Each owner's files are written, synced and renamed together, acting as he; those of a mailbox
+    with a quota while it is locked against other deliveries. A file that finds no room is refused,
+    the others go on. Crash argument: that of omq.services.mail.maildir; a lock ends with its
+    process."""
+    errors: list[OSError | None] = [None] * len(items)
+    owners: dict[Owner | None, list[int]] = {}
+    for number, item in enumerate(items):
+        owners.setdefault(item.rule.owner, []).append(number)
+    limited = {item.maildir.path.name for item in items if item.rule.quota_bytes}
+    with ExitStack() as held:
+        try:
+            held.enter_context(quotas.locked(limited))
+        except OSError as error:  # of the spool's disk: these wait, the others do not
+            errors = [error if item.rule.quota_bytes else None for item in items]
+        for owner, numbers in owners.items():
+            with acting_as(owner):
+                _publish(items, numbers, quotas, errors)
+    return errors
+
+
+def _publish(items: Sequence[Posted], numbers: Sequence[int], quotas: Quotas,
+             errors: list[OSError | None]) -> None:
+    for number in numbers:
+        errors[number] = errors[number] or _refusal(items[number], quotas)
+    ready = [number for number in numbers if errors[number] is None]
+    for start in range(0, len(ready), FILES_MAX):
+        some = ready[start : start + FILES_MAX]
+        found = publish(durable.current(), [items[number].file for number in some])
+        for number, error in zip(some, found, strict=True):
+            errors[number] = error
+    for maildir in {items[number].maildir.path: items[number].maildir for number in numbers
+                    if items[number].rule.quota_bytes}.values():
+        whole = all(errors[number] is None for number in ready
+                    if items[number].maildir.path == maildir.path)
+        with suppress(OSError):  # then it is counted anew
+            quotas.delivered(maildir.path, whole=whole)
+
+
+def _refusal(item: Posted, quotas: Quotas) -> OSError | None:
+    quota, size = item.rule.quota_bytes, item.file.size
+    try:
+        if quota and (size > quota or not quotas.reserve(item.maildir.path, size, quota)):
+            return QuotaExceeded(size, quota)
+    except OSError as error:
+        return error
+    return None

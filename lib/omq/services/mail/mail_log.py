@@ -7,7 +7,7 @@
                                                    dsn=2.0.0, status=sent (delivered to mailbox)
 
 The words are those of Postfix's log (its programs smtpd, cleanup, qmgr, smtp, local, bounce), which
-pflogsumm and its like understand when they are told the name `omq` (`--syslog-name=omq`). ID is the
+pflogsumm and its like understand when they get the name `omq` (`--syslog-name=omq`). ID is the
 mail's own: that of the 250 reply, of the Received field and of `omqlog --mail`.
 
 Invariants: 1. one step, or those of a batch (`together`), is one write() on an O_APPEND descriptor;

@@ -21,8 +21,8 @@ Invariants: 1. an address never holds a line feed, so lists of lines are safe (`
 is asked before an address enters); 2. no function here raises on any bytes: mail is hostile;
 3. the header is scanned to a limit that the caller gives, never the whole of a large body.
 
-The header ends at the first empty line or at the first line that is no header field, which is how
-readers of mail see it too; so the text of a message without header is never taken for one.
+The header ends at the first empty line or at the first line that is not a header field, which is
+how readers of mail see it too; so the text of a message without header is never taken for one.
 
 Sources: RFC 5321 (envelope), RFC 5322 section 2.2 (fields, folding), RFC 2156 (Priority).
 """

@@ -36,7 +36,7 @@ class Promises:
     made: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def open(self, there: Iterable[str], now: float) -> int:
-        """How many there are beside those that are `there`; these are forgotten, and old ones."""
+        """How many there are besides those that are `there`; these are forgotten, and old ones."""
         known = self.made.keys() & set(there)
         for user in [user for user, (_, since) in self.made.items()
                      if user in known or now - since > PROMISED_S]:

@@ -152,7 +152,7 @@ class LdapMap:
                          if each.get("type") == "searchResEntry"
                          for value in each["raw_attributes"].get(directory.attribute, ())]
             finally:
-                with suppress(LDAPException, OSError):  # what went wrong before is told
+                with suppress(LDAPException, OSError):  # what went wrong before is raised
                     connection.unbind()
                 if connection.socket is not None:  # of one that was never open
                     connection.socket.close()

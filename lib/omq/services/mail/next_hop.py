@@ -83,7 +83,7 @@ class LookUp:
 
 Way = Peer | LookUp | Result
 Note = Callable[[TlsSession, Sequence[str], str, Sequence[str]], None]
-"""Is told of what is refused before a line is opened."""
+"""Hears what is refused before a line is opened."""
 
 
 def _note_nothing(session: TlsSession, domains: Sequence[str], policy: str, lines: Sequence[str]
@@ -154,7 +154,7 @@ class NextHops:
         return made
 
     def _exchanger(self, recipient: str, domain: str, found: Found, *, tls_optional: bool) -> Way:
-        # A host's name comes from the DNS: what is said of hosts alone does not bind it.
+        # A host's name comes from the DNS: rules about hosts alone do not bind it.
         wanted = DomainPolicy(domain, self._routes.tls_rule(domain, domain), self._site, found.sts,
                               optional=tls_optional)
         policies: dict[Exchanger, LinePolicy] = {}
@@ -222,8 +222,8 @@ class NextHops:
         return found
 
     def policies(self, peers: Iterable[Peer]) -> dict[str, dict[str, dict[str, Any]]]:
-        """What lines to them need beside their level, by domain, where that is something; ends what
-        `addresses` began."""
+        """What lines to them need besides their level, by domain, where that is something; ends
+        what `addresses` began."""
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for peer in peers:
             rows = {domain: policy.row() for domain, (_, policy)

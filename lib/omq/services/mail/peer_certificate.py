@@ -24,7 +24,7 @@ _MISMATCHES: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADD
 
 
 def check_certificate(line: ssl.SSLSocket, host: str, level: str, tlsa: Sequence[Tlsa]) -> None:
-    """After the handshake, before anything is said. NotMatchedError."""
+    """After the handshake, before anything is sent. NotMatchedError."""
     name, _, patterns = level.partition("=")
     if name == "dane":
         dane.check(_chain_of(line), host, tlsa)

@@ -6,10 +6,10 @@
 2. What came before a handshake is thrown away: it would be read as if it had come encrypted (the
    counterpart of CVE-2011-0411).
 3. TLS by level (`Peer.tls`, else the site's: omq.services.mail.tls_policy): `none`; `may`: where it
-   is offered, and in plain where the handshake fails, which is said; `testing`: as `verify`, and as
-   `may` where that fails; `encrypt`, `verify`, `secure`, `dane`: nothing is sent in plain but EHLO
-   and STARTTLS, and nothing at all to a peer without the right certificate. What became of it is
-   noted for each line.
+   is offered, and in plain where the handshake fails, which is logged; `testing`: as `verify`, and
+   as `may` where that fails; `encrypt`, `verify`, `secure`, `dane`: nothing is sent in plain but
+   EHLO and STARTTLS, and nothing at all to a peer without the right certificate. What became of it
+   is noted for each line.
 4. A name and password are sent over TLS alone, and to a verified peer unless its rule is `encrypt`.
 
 LMTP (RFC 2033) is the same but for LHLO, and has its lines over a UNIX socket too.
@@ -56,7 +56,7 @@ def note_nothing(session: TlsSession) -> None:
 
 
 class Tell(Protocol):
-    """Where it is said what became of a handshake."""
+    """Who hears how a handshake ended."""
 
     def __call__(self, text: str, *, failed: bool) -> None: ...
 
@@ -68,8 +68,8 @@ def tell_nobody(text: str, *, failed: bool) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """What lines need next to the peer: contexts (encrypt, verify, secure), the site's level, names
-    and passwords by peer; `tell` is told what became of handshakes, `note` of each line's TLS."""
+    """What lines need besides the peer: contexts (encrypt, verify, secure), the site's level, names
+    and passwords by peer; `tell` hears how handshakes ended, `note` of each line's TLS."""
 
     contexts: Mapping[str, ssl.SSLContext] = field(default_factory=dict)
     level: str = "none"

@@ -156,7 +156,7 @@ def _entry(user: str) -> pwd.struct_passwd:
 
 def _said(child: subprocess.Popen[bytes], deadline: float, bytes_max: int) -> bytes:
     """Its output, to its end or to that of the command: what it left behind in the background may
-    hold the line for ever, and is no part of the answer. TimeoutError."""
+    hold the line for ever, and is not part of the answer. TimeoutError."""
     assert child.stdout is not None
     line, kept, poll = child.stdout.fileno(), b"", select.poll()
     ended = os.pidfd_open(child.pid)

@@ -90,7 +90,7 @@ class Probes:
         return found.reply
 
     def _begin(self, address: str, peer: Peer) -> Future[Verdict] | str:
-        """What will be said, or is said at once."""
+        """The verdict to come, or a refusal at once."""
         settings, now = self._settings, self._now()
         domain = split_address(address)[1]
         with self._lock:

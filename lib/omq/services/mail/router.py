@@ -12,7 +12,7 @@ Crash argument: the handler has no side effect but the disposition. Killed befor
 returns and gives the same; killed after it, all has happened.
 
 Errors: none leave `handle` but those of reading the body (BodyDamaged, BodyUnavailable): a message
-whose header is no header is routed by its envelope alone, and one for which a map of addresses has
+whose header is not one is routed by its envelope alone, and one for which a map of addresses has
 no answer waits, all of it (event 1521).
 """
 
@@ -122,7 +122,8 @@ class RouterService(Service):
         return Defer(float(settings.local_retry_s), failures[0].reason)
 
     def refused(self, message: Message, error: OmqError) -> Disposition | None:
-        """A queue is full or closed: later. The message is too long for it: its sender is told."""
+        """A queue is full or closed: later. The message is too long for it: its sender gets a
+        report."""
         if not isinstance(error, MessageTooLong) or self.context.settings.soft_bounce:
             return None
         recipients = mail.Envelope.of(message.properties).recipients

@@ -11,7 +11,7 @@ a recipient with nothing is a failure, never silence, and what maps lead to is b
 that names itself keeps a copy for the mailbox of that name; 3. the order of destinations is that of
 the file.
 
-Errors: an address that leads nowhere is a Failure, which its sender is told. MapFailed and
+Errors: an address that leads nowhere is a Failure, reported to its sender. MapFailed and
 MapMissing leave `resolve` where a map has no answer (omq.services.mail.maps).
 """
 
@@ -99,7 +99,7 @@ class Pipe:
 
 TLS_LEVELS: Final = ("none", "may", "encrypt", "verify", "secure", "dane", "dane-only")
 _OF_LINES: Final = ("none", "may", "encrypt", "verify", "dane", "testing")
-"""What a peer may have instead (omq.services.mail.tls_policy), beside secure=PATTERNS."""
+"""What a peer may have instead (omq.services.mail.tls_policy), besides secure=PATTERNS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ def _by_domain(table: Mapping[str, _Value], domain: str) -> _Value | None:
 
 
 def _above(table: Mapping[str, _Value], domain: str) -> _Value | None:
-    """What is said of the domain, or of one above it."""
+    """The table's value for the domain, or for one above it."""
     found, rest = table.get(domain), domain
     while found is None and rest:
         rest = rest.partition(".")[2]

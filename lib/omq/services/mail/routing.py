@@ -6,8 +6,8 @@ out as one message and needs no report goes where it is read without a stop at R
 Rules:
 1. A recipient that several ways lead to (given twice, by two aliases) has the message once; the
    visible way wins over the blind one. Domains have no case, mailbox names neither.
-2. Fields Bcc and Resent-Bcc are removed from every copy: a blind recipient is told to nobody, not
-   even to the other blind ones. So is a Return-Path that somebody else wrote: delivery adds the
+2. Fields Bcc and Resent-Bcc are removed from every copy: nobody learns of a blind recipient, not
+   even the other blind ones. So is a Return-Path that somebody else wrote: delivery adds the
    one with the envelope's sender (RFC 5321 4.4). Nothing else in the body changes.
 3. More than `hops_max` Received fields: the message runs in a circle; all recipients fail (5.4.6).
 4. Unknown local users fail (5.1.1) while the others go on; all failures of a message go to ERRMGR
@@ -37,7 +37,7 @@ from omq.services.mail.mail_log import arrival_ns, mail_id
 from omq.services.mail.routes import Destination, Routes
 
 PROPERTIES_ROOM_BYTES: Final = 4 * KIB
-"""Beside the recipients, properties have names, lengths and a sender: room kept for them."""
+"""Besides the recipients, properties have names, lengths and a sender: room kept for them."""
 
 _DROPPED: Final = mail.BLIND_FIELDS | {b"return-path"}
 

@@ -7,7 +7,7 @@
 
 A name without a domain is a mailbox of this host: programs of the host write so, and "postmaster"
 must be taken in this form (4.5.1). Two liberties, for what the field writes: an underscore in a
-domain's labels, and a full stop at its end. No errors: a problem is told in words.
+domain's labels, and a full stop at its end. No errors: a problem is returned as words.
 """
 
 from __future__ import annotations

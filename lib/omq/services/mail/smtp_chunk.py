@@ -1,4 +1,4 @@
-"""BDAT (RFC 3030): a text in chunks whose lengths are told, without dots to undo.
+"""BDAT (RFC 3030): a text in chunks of announced lengths, without dots to undo.
 
 A chunk is read to its end whatever happens to it, for the client may have sent what follows it
 already: what is not wanted is thrown away as it comes. Nothing is made ready for a length that is

@@ -7,8 +7,8 @@ STARTTLS without a certificate, and AUTH at the port for other hosts, are unknow
 Rules:
 1. After a handshake nothing that was said before counts (RFC 3207 section 4.2).
 2. A password is taken over TLS alone (538), checked in a thread, and not at all for a client that
-   has had `smtp_client_logins_max` wrong ones (454). What is wrong, name or password, is not told.
-3. Where a password cannot be looked at (no memory, no thread) its client is told 454; where any
+   has had `smtp_client_logins_max` wrong ones (454). What is wrong, name or password, is not said.
+3. Where a password cannot be looked at (no memory, no thread) its client gets 454; where any
    other command fails in a way that nobody foresaw, 421. It is event 7206, and nobody waits.
 4. An answer to 334 is not a command, whatever it looks like; its length is that of any line.
 """
@@ -108,7 +108,7 @@ class SmtpCommands(MappingCommands):
         return self.refused(reply)
 
     def failed(self, error: Exception) -> Answer:
-        """What is said where a command could not be carried out: what the session had done is not
+        """The answer where a command could not be carried out: what the session had done is not
         known, so it ends, and with it the transaction. Its client returns (421)."""
         self._tell_failed("a command", error)
         return Answer("421 4.3.0 an error of this server, try again later", close=True)

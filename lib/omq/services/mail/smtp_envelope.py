@@ -197,7 +197,7 @@ class EnvelopeCommands:
     def _on_bdat(self, argument: str) -> Answer | str:
         chunk = chunk_of(argument)
         if chunk is None:
-            # How much follows is not known, so nothing behind it can be understood.
+            # How much follows is not known, so nothing after it can be understood.
             return Answer("501 5.5.4 syntax: BDAT length [LAST]", close=True)
         chunk.refusal = self._no_text_yet()
         if not chunk.refusal:

@@ -6,10 +6,10 @@ A few threads bring texts to it, each over a connection of its own that is kept;
 answers becomes the reply to the client.
 
 Rules:
-1. All recipients of a text or none: what the filter refuses one of, it gets for nobody.
+1. All recipients of a text or none: if the filter refuses one, none receives it.
 2. Time: `smtp_filter_timeout_s` for all of it, the wait for a free connection included. Then the
-   connection is cut, and the client is told to come back.
-3. An absent, silent or broken filter is no way around it: 451, and the client keeps its mail.
+   connection is cut, and the client is asked to come back.
+3. An absent, silent or broken filter is not bypassed: 451, and the client keeps its mail.
 
 No errors: `Verdict` has the reply.
 """

@@ -1,4 +1,4 @@
-"""What SMTP sessions share, what one of them holds of a transaction, and what may stand in it."""
+"""What SMTP sessions share, what one of them holds of a transaction, and what may be in it."""
 
 from __future__ import annotations
 
@@ -162,5 +162,5 @@ def parameter_problem(parameters: dict[str, str], size_max: int, *, auth: bool) 
 
 @lru_cache(maxsize=ADDRESSES_KNOWN_MAX)
 def address_problem(address: str, *, utf8: bool) -> str | None:
-    """Why this may not stand in an envelope; None: it may. Remembered: the same few write often."""
+    """Why this may not be in an envelope; None: it may. Remembered: the same few write often."""
     return mail.address_problem(address, smtputf8=utf8) or grammar_problem(address)

@@ -60,7 +60,7 @@ class Policy:
     def resolved(self, address: str) -> tuple[bool, Resolved]:
         """Whether strangers may send to this recipient, and where its mail goes by `routes`. What
         they alone decide is remembered: users of the system come and go without a reload. Lists
-        are not: behind a delimiter a stranger finds names for one without end. Maps have a memory
+        are not: after a delimiter a stranger finds names for one without end. Maps have a memory
         of their own. MapMissing, MapFailed."""
         found = self.known.get(address)
         if found is None:

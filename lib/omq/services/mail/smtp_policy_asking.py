@@ -48,8 +48,8 @@ class AskingCommands(FilteringCommands):
         return Answer("", work=partial(self.sure, self._ask_policies, found))
 
     async def sure(self, work: Callable[[Answer], Awaitable[Answer]], taken: Answer) -> Answer:
-        """The answer of `work`; an error of ours is told, and ends the transaction, not the session
-        without a word."""
+        """The answer of `work`; an error of ours is logged, and ends the transaction, not the
+        session without a word."""
         try:
             return await work(taken)
         except Exception as error:

@@ -21,7 +21,7 @@ class Verdict(Enum):
 
     DELIVERED = "delivered"  # the peer answered the data with 250: the message is the peer's now
     TEMPORARY = "temporary"  # 4yz, or no answer: to be tried again
-    PERMANENT = "permanent"  # 5yz: the sender is told
+    PERMANENT = "permanent"  # 5yz: the sender gets a report
 
 
 STATUS_WORDS: Final = {Verdict.DELIVERED: "sent", Verdict.TEMPORARY: "deferred",

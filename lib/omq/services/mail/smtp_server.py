@@ -6,12 +6,12 @@ listens on loopback unless told otherwise, at up to four ports: for other hosts,
 for the filter before the queue (`Listener`). The address in use is written to run/smtp.port ("host
 port", one line), for the case that the port was chosen by the system; so are those of the others.
 
-Start: the queue manager must be reachable and the ports free before the supervisor is told READY.
+Start: the queue manager must be reachable and the ports free before the supervisor gets READY.
 SIGHUP reads the configuration again, with certificate and users; new handshakes have the new
 certificate. Addresses and ports change with it: who asks a filter has its return port. A port that
 cannot be had (another program has it; one below 1024, for which the privilege is gone) refuses the
 whole reload. Sessions at a port that is given up go on.
-SIGTERM drains: no new connection; sessions between two messages are told 421 and closed; those in a
+SIGTERM drains: no new connection; sessions between two messages get 421 and are closed; those in a
 transaction finish it, and are closed after it. What is left after `drain_timeout_s` is cut off: it
 never had its 250, so its client sends again.
 
@@ -71,7 +71,7 @@ def return_large_memory() -> None:
 
 
 PORT_FILE = Listener.RELAY.value
-_CLOSE_S = 5.0  # behind the drain: to cut off what is left and say good-bye to the manager
+_CLOSE_S = 5.0  # after the drain: to cut off what is left and say good-bye to the manager
 
 
 class SmtpServer:

@@ -91,7 +91,8 @@ _LINGER_S: Final = 2.0
 
 
 class SmtpSession(asyncio.Protocol):
-    """One connection. `commands` says what each command means; `on_end` is told when it is over."""
+    """One connection. `commands` says what each command means; `on_end` is called when it is
+    over."""
 
     def __init__(self, commands: SmtpCommands, on_end: Callable[[SmtpSession], None], *,
                  tls_first: bool = False) -> None:

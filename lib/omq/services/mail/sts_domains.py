@@ -37,14 +37,14 @@ TRIED_MAX: Final = 10_000
 INVALID: Final = "sts-policy-invalid"
 
 Failed = Callable[[str, str, str], None]
-"""Is told domain, RFC 8460's word and the reason."""
+"""Gets domain, RFC 8460's word and the reason."""
 Texts = Callable[[str], Iterable[bytes] | None]
 """The TXT records of a name, () where there are none; None: there was no answer."""
 Addresses = Callable[[str], Sequence[str]]
 
 
 class StsDomains:
-    """One process's. `failed` is told what could not be had, `unkept` what could not be written."""
+    """One process's. `failed` gets what could not be had, `unkept` what could not be written."""
 
     def __init__(self, cache: StsCache, context: ssl.SSLContext, timeout_s: float, failed: Failed,
                  unkept: Callable[[OmqError], None], close: Callable[[], None]) -> None:

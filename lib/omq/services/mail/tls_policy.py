@@ -1,8 +1,8 @@
 """How a line to one exchanger of a domain has to be secured, decided before it is opened.
 
-What is said first counts: [tls] of routes.conf, by the domain; DANE, where that or `unix_tls` says
-so; MTA-STS, with `unix_mta_sts`; `unix_tls`. DANE that fails is never made good by MTA-STS (RFC
-8461 section 2).
+The first that says something counts: [tls] of routes.conf, by the domain; DANE, where that or
+`unix_tls` says so; MTA-STS, with `unix_mta_sts`; `unix_tls`. DANE that fails is never made good by
+MTA-STS (RFC 8461 section 2).
 
     level       what the line needs
     none        nothing, and nothing is tried
@@ -79,7 +79,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class DomainPolicy:
-    """What is said of a domain's mail before its hosts are known."""
+    """What counts for a domain's mail before its hosts are known."""
 
     domain: str
     rule: TlsRule | None
@@ -90,7 +90,7 @@ class DomainPolicy:
 
     @property
     def level(self) -> str:
-        """What is said first."""
+        """The rule's, else the site's."""
         if self.rule is not None:
             return self.rule.level
         return "may" if self.optional and self.site in DANE else self.site

@@ -1,6 +1,6 @@
 """What happens to a mail of unix.out when its peers were asked: one operation of the manager.
 
-Beside what fails, a sender may want to be told of other ends (omq.services.mail.dsn): of a delay,
+Besides what fails, a sender may ask for reports of other ends (omq.services.mail.dsn): of a delay,
 once, after `delay_warning_s`; and, where he asked for it, that a mail was passed on to a host that
 does not tell (it has no DSN extension; one that has it was given the wish).
 """
@@ -150,7 +150,7 @@ def _relayed(message: Message, queue: str, results: Sequence[Result]) -> list[ma
 
 
 def told_of(message: Message, queue: str, recipients: Sequence[str]) -> dict[str, Any]:
-    """What a peer with the DSN extension is told of the DSN requests of the sender."""
+    """What a peer with the DSN extension gets of the DSN requests of the sender."""
     written, dsn_requests = _originals(message, queue), dsn_requests_of(message.properties)
     by_recipient = {each: dsn_requests[written.get(each, each)].parameters() for each in recipients
                     if written.get(each, each) in dsn_requests}

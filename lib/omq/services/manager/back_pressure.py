@@ -7,7 +7,7 @@ falls behind without bound. So the manager pauses between two groups, in proport
 the group before and to the worst of three strains:
 
     frames  behind the checkpoint, over checkpoint_lag_frames_max
-    bytes   of the journal behind it, over checkpoint_lag_bytes_max: a thousand large messages are
+    bytes   of the journal after it, over checkpoint_lag_bytes_max: a thousand large messages are
             few frames and much disk
     disk    how far free space is into the margin above the reserve, until pool.writer says that
             it can make no room: producers become slow where they would be refused

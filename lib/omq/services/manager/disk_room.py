@@ -5,7 +5,7 @@ slowed down meanwhile (services.manager.back_pressure).
     above the margin    all is well
     in the margin       pool.writer retires what it can, history goes; clients are slowed down
                         until it says that there is nothing more to gain
-    below the reserve   the same, down to half of the reserve; behind that, and when there is
+    below the reserve   the same, down to half of the reserve; below that, and when there is
                         nothing more to gain, puts are refused; done, move and delete go on
 
 Free space is asked for each disk_check_interval_s and with each journal file, for a fast client
@@ -73,7 +73,7 @@ class DiskRoom:
         return works and not self._parts.engine.room.stuck
 
     def ease(self, began_ns: int) -> None:
-        """Behind a group that began then: let pool.writer catch up if it is far behind."""
+        """After a group that began then: let pool.writer catch up if it is far behind."""
         parts, pressure = self._parts, self._pressure
         counters, said = parts.engine.index.counters, parts.engine.room
         frames = counters[_LAST] - counters[_CHECKPOINT]

@@ -9,7 +9,7 @@ second, over the table of queues: nothing is done for a message.
 Invariants: 1. an event never stops anything: when SYSTEM.EVENTS or the disk is full, it is dropped
 and counted; 2. no event is made of SYSTEM.EVENTS itself; 3. what is noted and not put yet is
 bounded; 4. what another user causes whenever he likes (authority, service_aborted), and what goes
-to POISON from one queue, is told `event_burst` times within `event_period_s`, the rest is dropped
+to POISON from one queue, is put `event_burst` times within `event_period_s`, the rest is dropped
 and counted: who has no right at all, or fails what he puts, must not fill the queue, and with it
 the index.
 
@@ -152,7 +152,7 @@ class EventMessages:
     def _look(self) -> None:
         """Depths, and what is inhibited; each change is one event."""
         if QUEUE not in self._engine.queues.numbers:
-            return  # what holds is told when there is one
+            return  # what holds is put when there is one
         for number, rules in self._engine.rules.items():
             if number not in SPECIAL_QUEUES:
                 self._look_at(number, rules)

@@ -97,7 +97,7 @@ class Parts:
         self.control.queues.ends.begin(mono_ns, grace_ns)
 
     def close_in_order(self, wall_ns: int, mono_ns: int) -> bool:
-        """A clean end, after a group that is committed: everybody is told, the journal says STOP,
+        """A clean end, after a group that is committed: clients get it, the journal says STOP,
         the IPC objects go. False: the disk has no room for the STOP, which only history misses."""
         engine = self.engine
         engine.begin(wall_ns, mono_ns)

@@ -63,7 +63,7 @@ def say_taken_back(log: EventLog, engine: Engine, messages: EventMessages) -> No
 
 
 def take_precedence(nice: int) -> None:
-    """Every client waits for this process: beside other work it may go first (manager_nice), if
+    """Every client waits for this process: it may go before other work (manager_nice), if
     it has the right; a drop-in's Nice= does the same. By itself it does not: it would push the
     clients aside that are about to ask, and groups would be smaller (ADR 0017)."""
     if nice < os.getpriority(os.PRIO_PROCESS, 0):
@@ -76,7 +76,7 @@ def take_precedence(nice: int) -> None:
 REQUESTS_PER_GROUP = 1024
 _LAST = int(Counter.LAST_LSN)
 CHORES_NS = clock.NS_PER_S  # seldom things are looked at this often at least
-CLOSE_S = 30.0  # behind the drain: the last block, its sync on a busy disk, the IPC objects
+CLOSE_S = 30.0  # after the drain: the last block, its sync on a busy disk, the IPC objects
 
 
 class QueueManager:
@@ -133,7 +133,7 @@ class QueueManager:
             parts.server, parts.doorkeeper, self._context.signals, self._disk)
         if not self._quiet:
             self._reckon()
-        # 0 is "at once" here (a wait that was cancelled behind the group), and "never" there.
+        # 0 is "at once" here (a wait that was cancelled after the group), and "never" there.
         deadline = max(1, min(server.due(), self._look_due if self._quiet else self._seldom_due))
         if deadline != keeper.deadline:
             keeper.arm(deadline)
@@ -152,7 +152,7 @@ class QueueManager:
 
     def _reckon(self) -> None:
         """When the seldom things want a group (monotonic ns). They change by what is not plain, or
-        are looked at once a second: behind a group of plain requests it holds still, up to
+        are looked at once a second: after a group of plain requests it holds still, up to
         `_look_due`. That is 0 while something looks at each group."""
         parts = self._parts
         self._ends_due = parts.control.queues.ends.due
@@ -166,7 +166,7 @@ class QueueManager:
             self._look_due = 0
 
     def _look(self, now: int, *, wanted: bool) -> None:
-        """Behind a group: what it has brought besides plain requests, and what is due."""
+        """After a group: what it has brought besides plain requests, and what is due."""
         parts, disk = self._parts, self._disk
         engine = parts.engine
         parts.control.operators.release(self._held)

@@ -10,8 +10,8 @@ on SYSTEM.TRIGGERS, where trigger.monitor takes it; without that queue nothing i
 
 first and depth only while nobody reads the queue and no trigger message of it is under way. A
 trigger message is under way until its program has ended, so a condition that still holds then, or
-holds since nobody could be started, is told again `trigger_interval_s` after the last time. Of
-every, what has become READY without arriving (a message that came back) is told then, too. A queue
+holds since nobody could be started, triggers again `trigger_interval_s` after the last time. With
+every, what has become READY without arriving (a message that came back) triggers then, too. A queue
 that is held (get = inhibited) triggers nothing until it is released.
 
 Conditions are looked at over the counters of the queues that have a trigger: once a group of those

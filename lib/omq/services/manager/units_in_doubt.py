@@ -46,7 +46,7 @@ def take_barriers(core: Core, loaded: Loaded, bodies: PayloadReader) -> None:
 
 
 def whole_payload(core: Core, bodies: PayloadReader, slot: int) -> bytes:
-    """The payload of a message; empty if it cannot be read, or fails its CRC: which is said as
+    """The payload of a message; empty if it cannot be read, or fails its CRC: which is reported as
     damage of the unit or the barrier."""
     t = core.t
     try:

@@ -10,7 +10,7 @@ nor the pool, nor any frame that a recovery would redo names a body in it, and n
 bodies are only put into the newest journal file and into the store file that is open here.
 
 Where the disk is short (storage.disk_usage) no journal file is kept for reading, and history goes
-(services.pool.history): a put is refused only when neither helps.
+(`History`): a put is refused only when neither helps.
 
 Journal files go oldest first and never leave a gap: with both slots of poolctrl lost, everything
 that is kept is redone over the pool, and redo must see every frame after the first that it sees.
@@ -28,6 +28,7 @@ removed while this manager runs.
 In the middle of a crash: copies that no RELOCATE names are dead bytes of a store file; a file that
 was to go is found again in the next round. Errors: DiskError; ManagerUnavailable and TimedOut from
 the request; SpoolFull ends the round.
+
 """
 
 from __future__ import annotations
@@ -38,27 +39,29 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from omq.base import event_log, events
+from omq.base import clock, event_log, events
 from omq.base.arrays import Vector
-from omq.base.errors import SpoolFull
+from omq.base.checksum import crc32c, crc32c_each
+from omq.base.errors import BodyUnavailable, OmqError, SpoolFull, SpoolLocked
 from omq.base.event_log import EventLog
 from omq.base.limits import MIB
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.format.findings import Finding, Kind
 from omq.format.journal import RELOCATION
 from omq.format.location import LocationKind, location
 from omq.format.store import HEADER_BYTES
 from omq.format.wire import MOVED
-from omq.services.pool.history import HistoryKeeper
 from omq.services.pool.live_index import LiveIndex, Look
-from omq.services.pool.whole_bodies import WholeBodies
-from omq.storage import disk_usage, durable, standby_holds
+from omq.storage import disk_usage, durable, history, standby_holds
 from omq.storage.disk_usage import Free
 from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_retire import retirable, retire
 from omq.storage.payloads import PayloadReader, payload_paths
+from omq.storage.quarantine import save
 from omq.storage.store import StoreWriter, file_name, remove_store_file, store_numbers
 
+NAME: Final = "pool.writer"
 BATCH_BYTES: Final = 4 * MIB
 """Payload bytes copied for one request: bounds memory, and how long the loop is away."""
 ROWS_MAX: Final = 8192
@@ -289,3 +292,80 @@ class BodyKeeper:
             if durable.latched() is None:
                 self._store.close()
             self._store = None
+
+
+class HistoryKeeper:
+    """History goes after pool.writer's checkpoints: by its bounds, and first of all where the disk
+    is short (storage.history says what stays).
+
+    The caller's `may_go` tells of bodies: a file of the archive has one only where all of its
+    bodies are damaged, or while a record of the pool cannot be read. In the middle of a crash: what
+    is left is the oldest, and goes the next time. DiskError."""
+
+    def __init__(self, paths: SpoolPaths, settings: Settings, log: EventLog) -> None:
+        self._paths, self._settings, self._log = paths, settings, log
+
+    def turn(self, free: Free, may_go: Callable[[int], bool]) -> int:
+        """Remove what is to go; how many bytes. Where omq-archive is at a file, the next turn."""
+        removed = 0
+        try:
+            with history.changing(self._paths, NAME):
+                bounds = history.Bounds.of(self._paths, self._settings, free.history_wanted)
+                for going in history.plan(self._paths, bounds, clock.wall_ns(), may_go):
+                    removed += history.remove(self._paths, going)
+                    history.tell(self._log, going, short=bounds.short > 0)
+        except SpoolLocked:
+            pass
+        return removed
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBodies:
+    """Bodies as their submitters sent them, out of a file that is to go. One that fails its CRC, or
+    cannot be read, is an event, has a copy in quarantine, and stays where it is. DiskError
+    (latched)."""
+
+    paths: SpoolPaths
+    log: EventLog
+
+    def read(self, reader: PayloadReader, word: int, batch: Vector
+             ) -> list[memoryview | bytes | None]:
+        """Those of `batch` (rows of live_index.BODY, by offset); None for a damaged one."""
+        out: list[memoryview | bytes | None] = []
+        runs = reader.read_runs(word, batch["offset"].tolist(), batch["length"].tolist())
+        for count, base, data in runs:
+            run = batch[len(out) : len(out) + count]
+            begins = (run["offset"] - base).tolist()
+            ends = (run["offset"] - base + run["length"]).tolist()
+            view = memoryview(data)
+            crcs = crc32c_each(view, begins, ends)
+            out += [view[begin:end] if crc == found and end <= len(view) else None
+                    for begin, end, crc, found
+                    in zip(begins, ends, run["crc"].tolist(), crcs, strict=True)]
+        for i in (i for i, payload in enumerate(out) if payload is None):
+            out[i] = self._alone(reader, word, batch[i].item())
+        return out
+
+    def _alone(self, reader: PayloadReader, word: int, body: tuple[int, ...]) -> bytes | None:
+        """One that was not read well with its neighbours; None is reported."""
+        qpool, offset, length, crc, *_ = body
+        try:
+            data = reader.read(word, offset, length, qpool)
+        except BodyUnavailable as error:
+            self._report(qpool, str(error))
+            return None
+        if crc32c(data) == crc:
+            return data
+        name = payload_paths(self.paths, word)[0].name
+        finding = Finding(Kind.CORRUPT, f"payload of message {qpool} fails its CRC", name,
+                          offset, length)
+        try:
+            save(self.paths, finding, data)
+        except OmqError as error:
+            self.log.event(events.FAILED, event_log.ERROR, at="quarantine", reason=str(error))
+            durable.check_latch()
+        self._report(qpool, str(finding))
+        return None
+
+    def _report(self, qpool: int, reason: str) -> None:
+        self.log.event(events.BODY_DAMAGED, event_log.ERROR, qpool_id=qpool, reason=reason)

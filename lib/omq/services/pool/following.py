@@ -21,7 +21,10 @@ from typing import Final
 
 from omq.base import clock, event_log, events
 from omq.base.errors import ManagerUnavailable, OmqError, SpoolFull, SpoolLocked, TimedOut
+from omq.base.event_log import EventLog
 from omq.base.limits import MIB
+from omq.base.paths import SpoolPaths
+from omq.base.settings import Settings
 from omq.core.judge.presence import pool_findings
 from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo.redo import Redo
@@ -31,14 +34,12 @@ from omq.format.journal import FRAME
 from omq.services.daemon.daemon import DaemonContext
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.damage import report_damage
-from omq.services.pool.early_rounds import Hurry
 from omq.services.pool.live_index import LiveIndex
-from omq.services.pool.next_file import NextFile
 from omq.services.pool.protocols import Connect, Connection, Waiting
 from omq.services.pool.shortage import Shortage
 from omq.storage import durable, poolctrl, spool
 from omq.storage.files import File
-from omq.storage.journal import numbers_in
+from omq.storage.journal import numbers_in, prepare_next
 from omq.storage.journal_follower import JournalFollower
 from omq.storage.pool import PoolFiles
 
@@ -296,3 +297,72 @@ class Following:
             self._lock.close()
             self._disconnect()
             self._index.close()
+
+
+ROUNDS_MIN: Final = 3
+"""Of one hurry: a file is seen empty, a checkpoint covers that, the file goes."""
+ROUNDS_MAX: Final = 20
+"""Where that takes longer: the manager was busy, and a round could not look at its index."""
+PAUSE_NS: Final = clock.NS_PER_S
+
+
+class Hurry:
+    """When pool.writer must not wait for its interval: a queue was cleared, its disk is wanted.
+
+    The manager says up to which LSN it has deleted (Counter.SPACE_WANTED). A checkpoint that covers
+    it is taken at once, and a round of bodies after it; what is seen empty there goes in the next
+    ones (omq.services.pool.bodies says why it takes two). Nothing else is done than at a checkpoint
+    of its time, so the crash argument is the same: only its time is another. Who clears often does
+    not have checkpoints taken without end: PAUSE_NS lies between the end of a hurry and the next.
+    """
+
+    def __init__(self) -> None:
+        self._served = 0  # LSN that was wanted last
+        self._left = 0  # rounds
+        self._not_before = 0  # monotonic ns
+
+    def is_due(self, index: LiveIndex, *, pending: bool) -> bool:
+        """Whether a checkpoint and its round are to be taken now. `pending`: a file was seen
+        empty."""
+        if self._left:
+            self._left -= 1
+            if not pending and self._left < ROUNDS_MAX - ROUNDS_MIN:
+                self._left = 0
+            if not self._left:
+                self._not_before = clock.monotonic_ns() + PAUSE_NS
+            return self._left > 0
+        now, wanted = clock.monotonic_ns(), index.counter(Counter.SPACE_WANTED)
+        if (wanted <= self._served or index.counter(Counter.DURABLE_LSN) < wanted
+                or now < self._not_before):
+            return False
+        self._served, self._left = wanted, ROUNDS_MAX
+        return True
+
+
+class NextFile:
+    """The next journal file, made while the manager still writes into the last one: zeros on the
+    disk, so that no append waits for space or for metadata. A full disk is an event, once: the
+    manager makes the file itself if it must. DiskError.
+
+    `prepare` is called again and again and costs nothing while it is ready."""
+
+    def __init__(self, paths: SpoolPaths, settings: Settings, log: EventLog) -> None:
+        self._paths = paths
+        self._settings = settings
+        self._log = log
+        self._late = False
+        self._prepared_for = -1  # number of the file whose successor is ready
+
+    def prepare(self, number: int) -> None:
+        """The successor of the file in use, `number`."""
+        if number == self._prepared_for:
+            return
+        try:
+            prepare_next(self._paths, self._settings)
+        except SpoolFull as error:
+            if not self._late:
+                self._log.event(events.JOURNAL_LATE, event_log.WARNING, reason=str(error))
+            self._late = True
+        else:
+            self._late = False
+            self._prepared_for = number

@@ -35,7 +35,7 @@ from omq.storage import durable
 from omq.storage.segment import AttachedIndex, read_ids
 
 FEW_FILES: Final = 1 << 16
-"""File numbers of one kind that are counted by position, beside one for each body."""
+"""File numbers of one kind that are counted by position, besides one for each body."""
 SETTLE_TURNS: Final = 100
 """Waits for a group to end: a group lasts milliseconds; after these the round is postponed."""
 BODY: Final = np.dtype([("qpool", "<u8"), ("offset", "<i8"), ("length", "<i8"), ("crc", "<u4"),

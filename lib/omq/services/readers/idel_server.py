@@ -4,7 +4,7 @@ The reader of the pseudo-queue IDEL. A message comes there when its last queue i
 container, if it has one, is removed here, so that no other service waits for deletions on the disk
 (seed: "The IDEL queue"); its record goes with the disposition.
 
-What is already gone is no error: after a crash the same message returns. Order: container
+What is already gone is not an error: after a crash the same message returns. Order: container
 first, then the record, so a crash in between leaves a record that names nothing, never a container
 that no record names. A container is cut before it is removed: a client that still has it open (a
 reader gets a descriptor, ADR 0021) keeps none of its space.

@@ -103,7 +103,7 @@ class ServiceParent:
         self._decide(now)
         self._context.notifier.watchdog()
         side_files.retry()
-        self._publish()  # before it is told: whoever hears of it may read the file
+        self._publish()  # before its status: whoever hears of it may read the file
         self._context.notifier.status(self._status())
         if self._deadline is not None and not self._group.live:
             return

@@ -1,7 +1,7 @@
 """Archive files of the journal as `omq ship` left it in an object store, for analytics on a host
 that has no spool: the same that omq-archive makes of retired journal files.
 
-    chain      the objects of one term behind a base that began them anew
+    chain      the objects of one term after a base that began them anew
     file       a journal file, put together of the pieces of one chain; the next file, or the next
                chain, says that it is over, and up to which LSN it counts
 

@@ -61,8 +61,8 @@ def place(url: str, timeout_s: float = 60.0) -> Place:
 
 
 class Directory:
-    """file://: a directory of another disk or a network file system. It is no spool: an error of it
-    is one of the place, which is asked again, and not of this instance's disk."""
+    """file://: a directory of another disk or a network file system. It is not a spool: an error of
+    it is one of the place, which is asked again, and not of this instance's disk."""
 
     def __init__(self, url: str, root: Path) -> None:
         self.url, self.root = url, root

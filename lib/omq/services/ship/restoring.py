@@ -8,8 +8,8 @@ What comes of it is one of two:
     in the place of   the primary of the next term, with the identity of what was lost: whoever has
                       that must never serve again
 
-Until the end the directory has no instance.json and is no spool; what was begun and not finished is
-begun anew in an empty directory.
+Until the end the directory has no instance.json and is not a spool; what was begun and not finished
+is begun anew in an empty directory.
 
 Invariants: 1. an object counts whose CRC is right, whose number is next, and which follows the one
 before (`previous`); 2. nothing counts behind one that is missing; 3. a base counts whole, and with

@@ -52,7 +52,7 @@ from omq.storage import standby_holds
 from omq.storage.instance_file import Instance
 
 MEMBER: Final = "object.store"
-"""Who holds journal files, beside standbys."""
+"""Who holds journal files, besides standbys."""
 PART_BYTES: Final = 8 << 20
 OBJECT_BYTES: Final = 16 << 20
 

@@ -1,6 +1,6 @@
 """`omq standby keep`: takes the lease in etcd and renews it, and runs what this member is by it.
 
-    primary    with the lease: the daemons (omrc --embedded), and the queue manager is told until
+    primary    with the lease: the daemons (omrc --embedded), and the queue manager learns until
                when it may acknowledge; without it they run on, and nothing is acknowledged
     standby    omq standby follow; when the lease is free and this member may take it, it is
                promoted and serves
@@ -9,7 +9,7 @@
 Invariants: 1. a queue manager is started with the lease alone, and acknowledges until its end alone
 (ipc.server.leased_replies): what happens to this process, or between it and etcd, takes
 acknowledgements away and gives none; 2. a promotion begins after the transaction that won the
-term, and that term is the one it writes; 3. before a primary serves, etcd has it that it serves
+term, and that term is the one it writes; 3. before a primary serves, etcd records that it serves
 (`began`), and that no standby is in sync with that term; 4. the lease is renewed whatever the
 program does that runs: nothing here waits for it, but not that of a
 queue manager that stands still (manager_turns): it runs out, for a manager that goes on may
@@ -295,7 +295,7 @@ class Keeper:
             self._lease.release(held)
 
     def _speak(self) -> None:
-        """The manager is told, and says who should be in sync."""
+        """The manager learns it, and says who should be in sync."""
         held, seen = self._held, self._seen
         if held is None or seen is None or not self._begun:
             return
@@ -310,7 +310,7 @@ class Keeper:
             self._call(lambda: self._note(held, seen, wanted[0]))
 
     def _note(self, held: Held, seen: Seen, members: InSync) -> None:
-        """etcd has it before the manager is told that it has."""
+        """etcd has it before the manager learns that it has."""
         try:
             self._lease.note_in_sync(held, seen, members)
         finally:
@@ -386,7 +386,7 @@ class Keeper:
         if name == "rejoin" and code == Exit.DATA:
             self._fatal = NeedsCopy(path=self._paths.root, reason="'omq standby rejoin' says why")
 
-    # what is told
+    # what is published
 
     def _tell(self, *, force: bool = False) -> None:
         now, held, seen = clock.monotonic_ns(), self._held, self._seen

@@ -8,11 +8,11 @@ are those of the journal that the manager has written since the standby was last
 place in it, at most those of STEP_NS too many; None: it has not caught up since this line, or this
 manager, began.
 
-A line that ends is told, too, and the file stays: a standby that is away is known. Ages are
+A line that ends is noted, too, and the file stays: a standby that is away is known. Ages are
 measured by time since boot, so a clock that is set makes nobody silent; a file of before a reboot
 says a time that is not over yet, or long over, and counts as old.
 
-Errors: none: what is told is for people (omq.base.side_files).
+Errors: none: the notes are for people (omq.base.side_files).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class StandbyState:
 
 
 class Telling:
-    """What is told of one line."""
+    """What is published about one line."""
 
     def __init__(self, paths: SpoolPaths) -> None:
         self._paths, self._lag = paths, Lag()
@@ -189,8 +189,8 @@ def protection(paths: SpoolPaths) -> Protected | None:
 
 
 def forget(paths: SpoolPaths, member: str) -> bool:
-    """It is not a standby any more: no journal file is kept for it, nobody is told that it is away.
-    False: it is not known. DiskError, SpoolFull."""
+    """It is not a standby any more: no journal file is kept for it, and nothing says that it is
+    away. False: it is not known. DiskError, SpoolFull."""
     known = any(each.member == member for each in standbys(paths))
     if member in (standby_holds.load(paths) or ()):
         standby_holds.note(paths, member, None)

@@ -1,13 +1,13 @@
 """The keeper of the lease says to the running queue manager until when it may acknowledge, and
-which standbys etcd has in sync; it is told which ones should be (ipc.server.leased_replies).
+which standbys etcd has in sync; it learns which ones should be (ipc.server.leased_replies).
 
     {"op": "lease", "until": monotonic ns, "term": 3, "in_sync": ["b"]}     null: anybody
     {"in_sync": ["b", "c"]}                                                 what etcd should have
 
 The manager believes it of the spool's own user alone. A connection that ends takes nothing back:
-the lease is until when it was said to be.
+the lease lasts until when it was said to.
 
-Errors: none: a manager that is not there is told later.
+Errors: none: a manager that is not there learns it later.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ the handshake, which has one deadline. There is no password to guess, and no lin
 
 Invariants: 1. who may not follow is sent no piece; 2. strangers are bounded by source, so those of
 one host keep nobody else out; 3. the right is asked again at a reload: whose is gone is cut off;
-4. who is no primary serves nobody, and says to members what it is: its role is looked at for each
-connection.
+4. who is not a primary serves nobody, and says to members what it is: its role is looked at for
+each connection.
 
 Errors: ConfigError; PortInUse; DiskError; of one standby: an event, and its line ends.
 """

@@ -1,4 +1,4 @@
-"""A control connection to the running queue manager for what is said again and again, without
+"""A control connection to the running queue manager for what is sent again and again, without
 waiting for an answer: how far a standby has synced (synced_to_manager), until
 when the lease is (lease_to_manager).
 
@@ -97,7 +97,7 @@ class ManagerLine:
         """One line."""
         assert self._socket is not None
         data = (json.dumps(question) + "\n").encode()
-        if self._socket.send(data) != len(data):  # it does not read: the next connection is told
+        if self._socket.send(data) != len(data):  # it does not read: the next connection gets it
             raise Lost("the manager takes nothing")
 
     def heard(self) -> list[dict[str, Any]]:

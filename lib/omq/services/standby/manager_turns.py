@@ -7,7 +7,7 @@ keeper is well: if that renewed the lease, nobody would serve for as long as it 
 Invariant: only time in which this process itself went on counts, STEP_NS at most between two looks;
 so a host that was stopped as a whole makes no manager look hung.
 
-Errors: none: without a manager nothing is said of one.
+Errors: none: without a manager there is nothing to report.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 client of the primary should wait for an acknowledgement.
 
 The thread does nothing else, and nobody else makes that file: who begins a file waits for it first
-(`wait`). A disk that has no room for it is no reason to stop: there is room in the file that is
+(`wait`). A disk that has no room for it need not stop it: there is room in the file that is
 open, and who begins the next one says so. `begin` tries again.
 
 In the middle of a crash: the file is made under a temporary name (storage.files.create_filled).

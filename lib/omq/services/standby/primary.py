@@ -3,7 +3,7 @@
 
 It looks at the index of the running manager for how far the journal is durable, as pool.writer
 does, and sends what is new; the manager knows nothing of it and waits for nothing. Without a
-manager nothing new is sent, and the standby is told that this side is there.
+manager nothing new is sent, and the standby learns that this side is there.
 
 A standby that knows a later term makes this a former primary: instance.json says so, its manager is
 told to stop, and none starts again.
@@ -39,10 +39,10 @@ from omq.storage.instance_file import UNNAMED, Instance, Role, is_member_name
 
 BYTES_MAX: Final = 1 << 20  # of blocks between two looks at what the standby says
 BEAT_S: Final = 1.0
-"""At least so often something is said, so that a standby sees a dead line."""
+"""At least so often something is sent, so that a standby sees a dead line."""
 NEWS_S: Final = 0.05
-"""So soon what was sent before it was durable is told to be, if no block behind it says so: only
-then the standby redoes it."""
+"""So soon the standby learns that what was sent early is durable, if no block after it says so:
+only then the standby redoes it."""
 
 
 class Primary:

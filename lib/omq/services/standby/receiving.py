@@ -10,9 +10,9 @@
 redoes it, whenever that may be; `checkpoint` makes what was redone the pool.
 
 Invariants: 1. a piece of an earlier term is refused: it is a former primary's (its refusal changes
-nothing, and is told as it is); 2. of a later one instance.json is written first: this standby
+nothing, and is reported as it is); 2. of a later one instance.json is written first: this standby
 follows no earlier one again, whatever comes; 3. an ACK is made after the sync; containers are
-synced before it; 4. a checkpoint is taken behind a synced mark; 5. a connection begins behind all
+synced before it; 4. a checkpoint is taken after a synced mark; 5. a connection begins after all
 that came by the one before.
 
 Errors: StreamBroken; StandbyDiverged; DiskError; those of Replica.
@@ -42,7 +42,7 @@ class Receiving:
     def __init__(self, paths: SpoolPaths, instance: Instance, replica: Replica, *,
                  begun: bool = True, says: Callable[[], dict[str, Any]] = dict) -> None:
         """`begun`: it is a standby, and not the copy of one that is not whole yet. `says`: what the
-        primary is told of it besides who it is."""
+        primary learns about it besides who it is."""
         self.instance = instance
         self._begun, self._says = begun, says
         self.following = False

@@ -2,14 +2,14 @@
 queues.conf has, its primary compares that with its own, and shows what differs (`omq standby
 status`, an alarm).
 
-Each queue is told by name and a digest of what its file says of it besides defaults, so comments
+Each queue is sent as name and a digest of what its file says of it besides defaults, so comments
 and the order of keys do not count, and a key that one side's omq does not know yet counts where it
 is used. The files are read at each connection: a later change shows at the next one.
 
-Nothing is refused for it: messages come anyway, and the file may be mended before a promotion.
+Nothing is refused for it: messages come anyway, and the file may be fixed before a promotion.
 
-Errors: none: what cannot be read is said to be so; of what was not told (by an omq from before)
-nothing is said.
+Errors: none: what cannot be read is reported so; what was not sent (by an omq from before) is not
+reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _digest(queue: QueueConf) -> str:
 
 
 def difference(conf_dir: Path | None, said: dict[str, Any]) -> str:
-    """What people are told; empty: they are alike, or the standby says nothing of it."""
+    """What people read; empty: they are alike, or the standby says nothing of it."""
     if SAID not in said:
         return ""
     own, other = digests(conf_dir), said[SAID]

@@ -10,11 +10,11 @@ A container is sent before the block that names it. One that is gone has no mess
 end is in a block that follows.
 
 Invariants: 1. nothing is sent before FOLLOW; 2. every piece says the term of this primary and how
-far its disk is; 3. a standby that knows a later term is told nothing: this is a former primary
+far its disk is; 3. a standby that knows a later term is sent nothing: this is a former primary
 (`superseded`); 4. a term is believed of a member of this instance alone: a stranger's would stop
 it.
 
-Errors: StreamBroken: the peer is no standby of this instance, or says what it must not; those of
+Errors: StreamBroken: the peer is not a standby of this instance, or says what it must not; those of
 JournalSource.
 """
 

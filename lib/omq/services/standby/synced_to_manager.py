@@ -1,9 +1,9 @@
-"""A sender beside a standby says to the running queue manager how far that one has synced, where
-replies wait for it (ipc.server.held_replies), and is told how far the disk here is, and how far
+"""The sender for a standby says to the running queue manager how far that one has synced, where
+replies wait for it (ipc.server.held_replies), and learns how far the disk here is, and how far
 blocks lie in their file and are being synced.
 
 It is a client of the manager, by a control connection of its own (manager_line). Until there is one
-nobody is told anything, and replies wait. The first word names the standby (`standby`), the others
+nothing is passed on, and replies wait. The first word names the standby (`standby`), the others
 are requests of the manager's queue (SYNCED), which cost it no look at a connection.
 
 Errors: none: a manager that is not there, or wants no standbys, is asked again later.

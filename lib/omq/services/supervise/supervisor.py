@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omq.base import event_log, events, side_files
-from omq.base.errors import ConfigError, Exit
+from omq.base.errors import BadRequest, ConfigError, Exit, OmqError, ServiceUnknown
 from omq.base.event_log import EventLog, Level
 from omq.base.events import Event
 from omq.base.paths import SpoolPaths
@@ -36,8 +36,7 @@ from omq.services.daemon.run_state import SUPERVISOR_FILE, State, SupervisorStat
 from omq.services.daemon.signals import Signals
 from omq.services.supervise.child import Child
 from omq.services.supervise.chore import Chore
-from omq.services.supervise.control_answers import ControlAnswers
-from omq.services.supervise.control_socket import SOCKET_FILE, ControlServer
+from omq.services.supervise.control_socket import SOCKET_FILE, ControlServer, Reply, Request
 from omq.services.supervise.daemon_plan import Command, Limits
 from omq.services.supervise.process_group import Launch, launch
 from omq.storage.spool import lock
@@ -258,3 +257,53 @@ class Supervisor:
         self._selector.close()
         self._signals.restore()
         self._lock.close()
+
+
+class ControlAnswers:
+    """What is answered on the control socket (omq.services.supervise.control_socket): one method a
+    command."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def answer(self, request: Request) -> Reply:
+        """The reply to one request; a refusal is a reply too."""
+        commands: dict[str, Callable[[Request], Reply]] = {
+            "status": self._on_status, "stop": self._on_stop, "reload": self._on_reload,
+            "on": self._on_switch, "off": self._on_switch,
+        }  # fmt: skip
+        command = commands.get(str(request.get("command")))
+        try:
+            if command is None:
+                raise BadRequest(reason=f"known commands: {', '.join(commands)}")
+            return {"ok": True, **command(request)}
+        except OmqError as error:
+            fields = {name: str(value) for name, value in error.fields.items()}
+            return {"ok": False, "status": error.status, "fields": fields}
+
+    def _on_status(self, _request: Request) -> Reply:
+        return asdict(self._supervisor.state())
+
+    def _on_stop(self, request: Request) -> Reply:
+        self._supervisor.request_stop()
+        return self._on_status(request)
+
+    def _on_reload(self, _request: Request) -> Reply:
+        if (problem := self._supervisor.reload()) is not None:
+            raise problem
+        return {}
+
+    def _on_switch(self, request: Request) -> Reply:
+        name = request.get("service")
+        child = self._supervisor.child(name)
+        if child is None:
+            known = ", ".join(each.name for each in self._supervisor.state().children)
+            raise ServiceUnknown(service=name, known=known)
+        if request["command"] == "on":
+            child.want()
+        elif child.core:
+            reason = f"{child.conf.name} is NON-STOP; omshut stops the whole instance"
+            raise BadRequest(reason=reason)
+        else:
+            child.stop_for_good(time.monotonic())
+        return {"service": asdict(child.record())}

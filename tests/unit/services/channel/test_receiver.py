@@ -13,8 +13,7 @@ from tests.process.amqp_world import needs_proton
 needs_proton()
 
 from omq.services.channel.greeting import CHANNEL, MANAGER, SPOOL  # noqa: E402
-from omq.services.channel.inbox import Inbox  # noqa: E402
-from omq.services.channel.receiver import ChannelLink  # noqa: E402
+from omq.services.channel.receiver import ChannelLink, Inbox  # noqa: E402
 from omq.services.channel.records import Record  # noqa: E402
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from omq.services.mail.error_manager import ErrorManagerService
-from omq.services.mail.report_rate import SENDERS_MAX, ReportRate
+from omq.services.mail.error_manager import SENDERS_MAX, ErrorManagerService, ReportRate
 from omq.services.readers.service import Defer, Move
 
 PROPERTIES = {"mail.from": "s@far.test", "error.to": "a@here\nb@here",

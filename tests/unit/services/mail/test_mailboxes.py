@@ -14,9 +14,13 @@ import pytest
 from omq.base import modes
 from omq.base.errors import ConfigError
 from omq.base.settings import Settings
-from omq.services.mail.local_delivery import LocalDeliveryService
+from omq.services.mail.local_delivery import (
+    LocalDeliveryService,
+    Posted,
+    QuotaExceeded,
+    publish_all,
+)
 from omq.services.mail.mailbox_owner import Owner, acting_as, check_root, give
-from omq.services.mail.mailbox_publishing import Posted, QuotaExceeded, publish_all
 from omq.services.mail.mailbox_quota import FILES_MAX, Quotas, _used, is_full, told_full
 from omq.services.mail.mailbox_rules import MailboxRule
 from omq.services.mail.maildir import Maildir

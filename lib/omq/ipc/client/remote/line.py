@@ -5,8 +5,8 @@ lock. A caller says what it waits for: a function which the thread asks now and 
 that happens, until it says more than None. So a program that works for an hour on a message is not
 taken for dead, as long as its process lives.
 
-Invariants: 1. what the functions give to callers are values, no objects of the library; 2. a line
-that is broken stays so, and everybody who waits is told: RemoteLost.
+Invariants: 1. what the functions give to callers are values, not objects of the library; 2. a line
+that is broken stays so, and everybody who waits gets RemoteLost.
 
 Errors: RemoteLost, TimedOut, ConnectionForked, ConnectionClosed.
 """
@@ -36,7 +36,7 @@ _IDLE_S: Final = 60.0
 
 
 class Served(Protocol):
-    """What of a link is told of its events, in the thread."""
+    """The part of a link that gets its events, in the thread."""
 
     def happened(self, event: Event) -> None: ...
 

@@ -110,7 +110,7 @@ class RemoteMessage(RemoteRow):
         raise NotRemote(what="touch", instead="give the queue a longer lease_s")
 
     def set_aside(self) -> None:
-        """What was fetched and not settled is in work in any case."""
+        """What was fetched and not settled counts as being processed in any case."""
 
     def move(self, queues: str | Sequence[str], new: Sequence[Outgoing] = ()) -> None:
         """Finish it and put `new`, all or nothing, by a transaction."""
