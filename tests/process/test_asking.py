@@ -13,6 +13,7 @@ from typing import Any, Self
 import pytest
 
 import omq
+from omq.format import message as message_format
 from omq.format.wire import Operation
 from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, WRITER, Instance
@@ -138,6 +139,29 @@ def test_one_request_each(omq_instance: Instance, persistent: bool) -> None:  # 
         assert server.operations[before:][:3] == [Operation.MOVE] * 3
     nothing_left(omq_instance)
     assert server.served == 5
+
+
+def test_what_has_the_key_and_another_id_is_no_reply(omq_instance: Instance,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody makes a message whose correlation id has the same key: it is left, out of the way,
+    and the reply is waited for again."""
+    omq_instance.start()
+    omq_instance.ready()
+    with omq_instance.connect("forges") as forger:
+
+        def answer(message: omq.Message) -> bytes:
+            key = message_format.id_hash(bytes.fromhex(message.message_id))
+            with monkeypatch.context() as meanwhile:
+                meanwhile.setattr(message_format, "id_hash", lambda _: key)
+                forger.put("B", b"forged", correlation_id=b"other")
+            return b"true"
+
+        with Server(omq_instance, answer), omq_instance.connect("asks") as c:
+            c.request("A", b"q", WAIT_S, reply_to="B")
+            asked = spied(c)
+            assert c.request("A", b"q", WAIT_S, reply_to="B").body == b"true"
+        assert asked == [Operation.ASK, Operation.GET]
+        assert left(forger, "B") == [b"forged"] * 2
 
 
 def test_with_a_manager_that_does_not_take_it(omq_instance: Instance) -> None:

@@ -51,8 +51,8 @@ class Outgoing:
     last_in_group: bool  # it has the highest number
     unique_key: bytes | str | None  # its id; a queue with dedupe_s takes it once
 
-    def __init__(self, body: bytes = b"", queues: Sequence[str] = (),
-                 priority: int | str | None = None, properties: Mapping[str, Any] | None = None,
+    def __init__(self, body: bytes = b"", queues: tuple[str, ...] = (),
+                 priority: int | None = None, properties: Mapping[str, Any] | None = None,
                  persistent: bool | None = None,  # noqa: FBT001 (as the fields are)
                  correlation_id: bytes | str = b"", message_id: bytes | str = b"",
                  expiry_s: float | None = None, reply_to: str = "", delay_s: float = 0.0,
