@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import random
-import types
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -45,8 +46,13 @@ CHUNK: Final = 8
 
 def interpreted(source: str = SOURCE) -> PlainRows:
     """The source, or a changed one, as Python."""
-    module = types.ModuleType("pool_rows")
-    exec(compile(source, "pool_rows.py", "exec"), module.__dict__)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pool_rows.py")
+        path.write_text(source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location("pool_rows", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     return cast(PlainRows, module.PoolRows())
 
 

@@ -26,7 +26,7 @@ from omq.format.pool import (
     encode_message,
 )
 from omq.storage.pool import PoolFiles
-from omq.storage.pool_scan import PoolChunk
+from omq.storage.pool_scan import PoolChunk, Take
 from omq.storage.spool import SpoolInfo
 from tests.unit.omqdump import world
 from tests.unit.omqdump.world import NOW_NS, QUEUES, add_message, golden, set_row
@@ -173,8 +173,8 @@ def test_a_write_seen_by_half_is_not_called_damage(info: SpoolInfo) -> None:
     """The scan meets half of a checkpoint's write; when it is read again it is whole."""
 
     class Changing(PoolFiles):
-        def scan(self, file: int) -> Iterator[PoolChunk]:
-            for chunk in super().scan(file):
+        def scan(self, file: int, take: Take | None = None) -> Iterator[PoolChunk]:
+            for chunk in super().scan(file, take):
                 torn = [Finding(Kind.CORRUPT, "record fails its CRC", record=record)
                         for record in (0, 2, 3)]
                 none = np.zeros(len(chunk.live), dtype=bool)
