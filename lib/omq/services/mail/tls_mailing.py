@@ -168,11 +168,9 @@ class _Run:
             self._line.sendmail(sender, [to], data)
         except smtplib.SMTPRecipientsRefused as error:
             ((code, text),) = error.recipients.values()
-            return f"{code} {text.decode('ascii', 'replace')}"
+            return _said(code, text)
         except smtplib.SMTPResponseException as error:
-            said = error.smtp_error
-            text = said if isinstance(said, str) else said.decode("ascii", "replace")
-            return f"{error.smtp_code} {text}"
+            return _said(error.smtp_code, error.smtp_error)
         except (OSError, ValueError) as error:
             raise ServerAway(server="smtp.server", reason=str(error)) from error
         return ""
@@ -181,6 +179,12 @@ class _Run:
         if self._line is not None:
             with suppress(OSError):
                 self._line.quit()
+
+
+def _said(code: int, text: bytes | str) -> str:
+    """A reply of smtp.server."""
+    words = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    return f"{code} {words}"
 
 
 _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}

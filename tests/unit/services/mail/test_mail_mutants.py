@@ -123,6 +123,29 @@ def a_verified_name_is_known(names: Names) -> bool:
                 and policy(names, "verify", host="x.b.test", hosts=["*.b.test"]).level == "verify")
 
 
+def optional_where_the_domain_asks(names: Names) -> bool:
+    """What this host's administrator asks for stays."""
+    free = [policy(names, "", "dane", dane="no answer", optional=True),
+            policy(names, "", sts=sts("enforce", "x.test"), optional=True)]
+    return [getattr(each, "kind", "refused") for each in free] == ["", ""] and (
+        policy(names, "dane-only", optional=True).result == "dane-required"
+        and policy(names, "", "encrypt", sts=sts(), optional=True).level == ""
+        and policy(names, "").kind != "")
+
+
+def optional_by_one_field(names: Names) -> bool:
+    said = names["tls_is_optional"]
+    return [said(text, 1000) for text in (
+        b"TLS-Required: No\r\n\r\n", b"TLS-Required: No\r\nTLS-Required: Yes\r\n\r\n",
+        b"X: No\r\n\r\nTLS-Required: No\r\n")] == [True, False, False]
+
+
+def who_wants_reports(names: Names) -> bool:
+    one, two = b"v=TLSRPTv1; rua=mailto:a@b.test,mailto:a b@c.test", b"v=TLSRPTv1; rua=mailto:c@d.e"
+    asked = names["addresses"]
+    return [asked([one]), asked([one, two])] == [(["a@b.test"], 1), ([], 0)]
+
+
 def secure_is_for_the_domain(names: Names) -> bool:
     return bool(policy(names, "secure", host="mx.evil.test").level == "secure=a.test,*.a.test"
                 and policy(names, "secure", hosts=["b.test"]).level == "secure=b.test"
@@ -510,6 +533,17 @@ CASES: Final[tuple[tuple[str, Sees, tuple[Mutant, ...]], ...]] = (
     ("tls_policy", a_verified_name_is_known, (
         ('level == "verify" and not self.named', "False"),
         ("and not self.named and", "and"))),
+    ("tls_policy", optional_where_the_domain_asks, (
+        ('"may" if self.optional and self.site in DANE else self.site', "self.site"),
+        ("None if self.optional else self.sts", "self.sts"),
+        ("replace(found, kind=UNCOUNTED)", "found"),
+        ("if not self.optional or isinstance", "if isinstance"),
+        ('        if self.rule is not None:\n            return self.rule.level\n', ""))),
+    ("mail_message", optional_by_one_field, (
+        ('said == [b"no"]', 'b"no" in said'),
+        (' if name == b"tls-required"]', "]"))),
+    ("tls_report_mail", who_wants_reports, (
+        ("if len(found) != 1:", "if not found:"), ("not _PLAIN.fullmatch(address) or (", "("))),
     ("tls_policy", secure_is_for_the_domain, (
         ("(host.host,) if self.named else ()", "(host.host,)"),
         ("patterns or (domain, f'*.{domain}')", "(domain, f'*.{domain}')"))),
