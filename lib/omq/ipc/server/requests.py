@@ -5,7 +5,8 @@ durable that of the other arrives, so that each group has one request and costs 
 So the manager waits a moment for those who were answered in the group before: as many requests as
 the last two groups had make one group. Only up to as many clients as there are processors: with
 more, whoever waits takes the processor from those it waits for. A wait in vain is not repeated
-soon.
+soon. Where replies wait for standbys, requests wait for the answer to the group before, and then
+for those whom it has released (`pace`, ADR 0200).
 
 A signal ends the wait with an empty batch. A message that is too long to be a request is taken off
 and told to `garbage`. If somebody removes the queue (ipcrm), IpcRemoved: the manager ends and the
@@ -30,12 +31,12 @@ from omq.ipc.wire.errnos import Outcome, outcome
 GATHER_NS: Final = 100_000
 """How long a group waits for the others: a client asks again this soon if at all."""
 PAUSE_MAX: Final = 1024
+"""Groups without another try, at most, after waits in vain."""
 GATHER_PACED_NS: Final = 500_000
-"""The same where replies wait for standbys: those who were just released ask again. A group of all
-of them costs one piece, one sync and one answer there instead of two."""
+"""As GATHER_NS where replies wait for standbys: those who were just released ask again. A group of
+all of them costs one piece, one sync and one answer instead of two."""
 STEP_S: Final = 0.00005
 """Between two looks for them: the processor is theirs meanwhile."""
-"""Groups without another try, at most, after waits in vain."""
 MSG_NOERROR: Final = 0o10000
 """linux/msg.h: cut what is too long instead of refusing it; sysv_ipc does not offer it."""
 IPC_NOWAIT: Final = 0o4000  # linux/ipc.h
