@@ -3,7 +3,7 @@
 Spark's own readers and writers know S3 only with a jar that pyspark does not bring; pyarrow knows
 it, and is there (ADR 0156). So rows go through Arrow to a worker, which writes them:
 
-    WHERE/key=value/.../.part-ATTTTT-NN.ATTEMPT     hidden: file N of task T; A: 1 is beside others
+    WHERE/key=value/.../.part-ATTTTT-NN.ATTEMPT     hidden: file N of task T; A: 1 is added to others
     WHERE/key=value/.../part-ATTTTT-NN.parquet      the same once its task has counted
 
 Invariants: 1. a file is seen only if the attempt that wrote it is the one that Spark counts: the
@@ -123,7 +123,7 @@ class _Written:
 
 
 def write(frame: DataFrame, where: str, apart: Sequence[str], *, append: bool) -> None:
-    """Write rows below a folder in place of what is there, or beside it: see the module."""
+    """Write rows below a folder in place of what is there, or in addition: see the module."""
     fs, path = plan.filesystem(where)
     fs.create_dir(path)
     if not append:

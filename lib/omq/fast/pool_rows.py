@@ -50,7 +50,7 @@ _STATES = sum(1 << int(state) for state in PartState)
 
 
 def usable() -> bool:
-    """Whether it is quicker than what it stands in for: compiled, on a processor that has the
+    """Whether it is quicker than what it replaces: compiled, on a processor that has the
     instruction."""
     return bool(_has_crc32c())
 

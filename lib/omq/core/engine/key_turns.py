@@ -33,7 +33,7 @@ from omq.format.index import Counter, EntryState
 
 SLACK: Final = 16
 TELL_NS: Final = 3600 * 1_000_000_000
-"""So often at most it is told that keys of a queue were forgotten before their time."""
+"""So often at most an event says that keys of a queue were forgotten before their time."""
 _READY = int(EntryState.READY)
 _KEYED, _KEYS, _FORGOTTEN = (int(Counter.KEYED_READY), int(Counter.LIMIT_KEYS),
                              int(Counter.LIMIT_KEYS_FORGOTTEN))

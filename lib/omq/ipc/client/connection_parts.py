@@ -217,7 +217,7 @@ class Wire:
                         priority: int = _NORMAL, flags: int = _PERSISTENT,
                         pattern: bytes = b"", marks: list[bytes] | None = None) -> list[str]:
         """The bodies from `start` on, as many as one request takes; their ids. None goes into a
-        container; what else is said of all of them is as wire.outgoing.alike_head has it, of their
+        container; what else all of them have is as wire.outgoing.alike_head has it, of their
         groups as fast.batch.marks_of."""
         batch, link = self._batch, self.link
         if not batch.take(queue, messages, start, link.room, priority, flags, pattern, marks):

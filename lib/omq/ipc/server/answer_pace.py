@@ -1,14 +1,14 @@
 """Which groups wait until the standbys have answered the one before (ipc.server.held_replies).
 
-Whoever asks in a group is told nothing before the standbys have it, so there is little to gain from
+Whoever asks in a group gets no answer before the standbys have it, so there is little to gain from
 being the next group at once: while the manager syncs it, an answer to the one before lies there
 unread, and each small group costs a piece, a sync and an answer of its own. So requests wait for an
-answer that comes soon, and are one group then. Nobody is told later by that than the answer comes.
+answer that comes soon, and are one group then. Nobody hears it later by that than the answer comes.
 
 An answer that takes longer than WORTH_NS (a network, a disk that is slower than the one here) is
 not worth it: then groups go on, and it is tried again after a pause that grows.
 
-Invariants: 1. whatever else is said to the manager, and its next deadline, ends a wait; 2. answers
+Invariants: 1. whatever else the manager is asked, and its next deadline, ends a wait; 2. answers
 are carried out at once, before the requests that have waited for them.
 
 Errors: none.

@@ -12,8 +12,8 @@ follow, in order.
     not held    pool.writer's, which says nothing to anybody and makes room; questions that look;
                 refusals of a registration
 
-An omq standby send or listen beside each standby says by `standby` over its control connection how
-far that one has synced, and from then on by SYNCED over the request queue (ADR 0200). It is told
+An omq standby send or listen for each standby says by `standby` over its control connection how
+far that one has synced, and from then on by SYNCED over the request queue (ADR 0200). It gets
 how far the disk here is, one line for each word; and, AHEAD_MAX lines at most in advance, how far
 blocks lie in their file and are about to be synced. So both disks sync a block at once (ADR 0184);
 a reply waits for both.
@@ -202,7 +202,7 @@ class HeldReplies:
 
     def synced(self, session: Session, lsn: int) -> None:
         """The same over the request queue, of a sender that has said by `standby` whose it is.
-        What has waited for that alone is released at once, and not behind the sync of the group
+        What has waited for that alone is released at once, and not after the sync of the group
         that this came with. BadRequest."""
         member = self._members.get(session.party.client)
         if member is None or lsn >= LSN_MAX:

@@ -94,7 +94,7 @@ class Requests:
         self._receive = queue.receive
         self._intake = intake
         self._company = Company(len(os.sched_getaffinity(0)))
-        self._left: list[bytes] = []  # behind the answers of standbys that were taken first
+        self._left: list[bytes] = []  # after the answers of standbys that were taken first
         self._together = Company(PAUSE_MAX)
         self.pace: AnswerPace | None = None  # None: nothing waits for standbys
 

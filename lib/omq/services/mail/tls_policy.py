@@ -41,7 +41,7 @@ NO_POLICY: Final = "no-policy-found"
 USABLE: Final = "usable"
 UNUSABLE: Final = "unusable"
 UNCOUNTED: Final = ""
-"""In place of a kind of policy: what becomes of the line is in no report."""
+"""In place of a kind of policy: the line is in no report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from omq.tasks.schedules import Schedules
 
 _NAME = "schedule.server"
 _MISSING_S = 3600
-"""So often it is told that a schedule has no queue."""
+"""So often an event says that a schedule has no queue."""
 
 
 class ScheduleService(Service):
