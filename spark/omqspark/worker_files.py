@@ -3,8 +3,8 @@
 Spark's own readers and writers know S3 only with a jar that pyspark does not bring; pyarrow knows
 it, and is there (ADR 0156). So rows go through Arrow to a worker, which writes them:
 
-    WHERE/key=value/.../.part-ATTTTT-NN.ATTEMPT     hidden: file N of task T; A: 1 is added to others
-    WHERE/key=value/.../part-ATTTTT-NN.parquet      the same once its task has counted
+    WHERE/key=value/.../.part-ATTTTT-NN.ATTEMPT   hidden: file N of task T; A: 1 if added to others
+    WHERE/key=value/.../part-ATTTTT-NN.parquet    the same once its task has counted
 
 Invariants: 1. a file is seen only if the attempt that wrote it is the one that Spark counts: the
 driver renames what the tasks' results name. What another attempt has written, or writes later,
