@@ -37,6 +37,7 @@ SAID: Final = {
     "omrelease -q QUEUE": "A is released",
     "omq queue alter QUEUE rate=5/min": "",
     "omq queue alter QUEUE limit_by=property:customer key_in_work_max=2": "",
+    "omq conf": "nothing wrong",
     "omq conf --changed": "journal_file_bytes",
     "omq conf --show": "journal_page_bytes = 4 KiB",
     "omstat -a": "Queue Manager",

@@ -196,6 +196,7 @@ ELSEWHERE: dict[str, str] = {
     "lib/omq/base/clock.py": "/proc",
     "lib/omq/ipc/client/file_puts.py": "a file of the program's",
     "lib/omq/services/amqp/operator_desk.py": "the spool",
+    "lib/omq/services/mail/tls_mailing.py": "a command: the spool, and a port, or else ServerAway",
     "lib/omq/base/access.py": "the spool and the configuration",
     "lib/omq/base/groups.py": "the spool",
     "lib/omq/base/fault.py": "tests alone",
