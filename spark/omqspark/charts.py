@@ -150,7 +150,7 @@ def waits(hours: pd.DataFrame, queues: Queues) -> Figure:
 
 
 def heat(table: pd.DataFrame, _queues: Queues) -> Figure:
-    """Arrivals by day and hour of the day, of hours.by_hour_of_day."""
+    """Arrivals by day and hour of the day, of report.by_hour_of_day."""
     figure, (axis,) = _figure(height=min(9.0, max(1.9, 1.3 + 0.22 * len(table))))
     image = axis.imshow(np.ma.masked_invalid(table.to_numpy(float)), aspect="auto",
                         cmap="viridis", vmin=0)

@@ -10,13 +10,18 @@ Parquet files of a few thousand rows are mostly descriptions of themselves. Thei
 that of the newest, with which the next run goes on; that of the batch before them is kept, so a
 file that comes late makes so many events more be told again, at most, which takes some seconds.
 
+Of the answers a day has up to PARTS_MAX parts, one of each batch that told something of it, and
+nothing adds to it when it is over. They merge by sums and extremes, whoever does it
+(answer_tables.py); DuckDB does. One part of a day is left (`_join_parts`).
+
 Only where the rows lie changes: the same rows, in one file a day, of events and names as well.
 Earlier versions of the tables stay readable for `--keep-days`, as those of a run do; then their
 files are removed, and what killed runs left. Files of events go at once: they have no versions, and
 a `biography` that reads them meanwhile ends with what is missing and is asked again.
 
 In the middle of a crash: the merged batch has a number of its own, and counts when current.json
-names it; then come the commits (tables.py), which the next run makes good. `audited.json` follows
+names it; then come the commits (tables.py), which the next run makes good. The index of the
+current batch names joined parts of answers when it is renamed, after them. `audited.json` follows
 last: while it names batches that are no more, an audit judges everything once more.
 """
 
@@ -32,7 +37,9 @@ import pyarrow.compute as pc
 
 from omqtools.omqspark import parquet, plan, tables
 from omqtools.omqspark.bronze import TaskFiles
-from omqtools.omqspark.joined_parts import join_parts
+from omqtools.omqspark.duck import Session
+from omqtools.omqspark.engine import columnar
+from omqtools.omqspark.gold import ANSWERS
 from omqtools.omqspark.lake import EVENTS_OF
 from omqtools.omqspark.manifest import Batch, Manifest
 from omqtools.omqspark.out_directory import AUDITED, LIVES, SNAPSHOTS_KEPT, STATES, Out
@@ -43,6 +50,8 @@ ROWS_MAX: Final = 10_000_000
 """Of one merged batch: 1 GB, which this process writes alone, without Spark."""
 RECENT_FRAMES: Final = 250_000
 """Of recent batches that become one."""
+JOINED_MEMORY: Final = "1g"
+"""DuckDB's, for the answers of days of before."""
 
 
 def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[str, Any]:
@@ -69,7 +78,7 @@ def compact(lake: Out, keep_days: float, *, rows_max: int = ROWS_MAX) -> dict[st
     if merged:
         lake.publish(known)
         tables.commit(lake, known, same_rows=True)
-        join_parts(lake, known.current, max(merged))
+        _join_parts(lake, known.current, max(merged))
         lake.publish(known)  # parts that no index names go
         _audited(lake, merged)
     return {"merged": {str(number): parts for number, parts in merged.items()},
@@ -157,6 +166,30 @@ def _events(lake: Out, known: Manifest, files: set[int], number: int) -> None:
         task.close()
     for file in files:
         known.take(replace(known.files[file], batch=number))
+
+
+def _join_parts(lake: Out, current: int, number: int) -> int:
+    """Days of tables that have one part now, which is called `number`: a merged batch's, which
+    counts already, so no run will take it. `current`: the batch whose index says so then. The parts
+    of before stay while an index that is kept names them (out_directory.py)."""
+    index, joined = lake.index(current), 0
+    with columnar():
+        for answer in ANSWERS:
+            state = index.state.get(answer.name, {})
+            days = [day for day, parts in state.items() if len(parts) > 1]
+            if not days:
+                continue
+            own: Any = Session(JOINED_MEMORY)
+            paths = [f"{lake.part(answer.name, batch)}/day={day}" for day in days
+                     for batch in state[day]]
+            rows = parquet.load(own, paths, base=lake.part(answer.name))
+            parquet.save(answer.merged([rows]), lake.part(answer.name, number), ("day",), few=True)
+            own.close()
+            state.update({day: [number] for day in days})
+            joined += len(days)
+    if joined:
+        lake.put_index(current, index)
+    return joined
 
 
 def _one(group: Sequence[Batch], number: int) -> Batch:

@@ -1,6 +1,6 @@
 """The tables of answers, from stays and messages: queues by minute and hour, readers, poison,
-programs, operators, sizes, routes; hand_outs.py has one more. lib/omq/docs/DATA-DICTIONARY.md has
-every column and unit.
+programs, hand-outs, operators, sizes, routes. lib/omq/docs/DATA-DICTIONARY.md has every column and
+unit.
 
 An answer is made of parts that can be merged, apart by day (answer_tables.py): a batch adds the
 part of what ended in it, so a run costs what is new, not what there is. Percentiles come from
@@ -14,12 +14,14 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 
-from omq.format.frame_rules import About, By
+from omq.format.frame_rules import About, By, Hand, Reason
+from omq.format.journal import FrameFlag
+from omq.format.pool import PartState
+from omqtools.omqspark import clients
 from omqtools.omqspark.answer_tables import Answer, Basis
 from omqtools.omqspark.buckets import COUNT, OF, VALUE, gathered, once, percentiles, spread
 from omqtools.omqspark.engine import F, Window
-from omqtools.omqspark.hand_outs import HAND_OUTS
-from omqtools.omqspark.lifecycle import NS_PER_S, is_type, poisoned
+from omqtools.omqspark.lifecycle import NS_PER_S, given_out, has, is_type, poisoned
 from omqtools.omqspark.readable_columns import at, how
 
 MINUTE_NS = 60 * NS_PER_S
@@ -28,7 +30,10 @@ DAY_NS = 24 * HOUR_NS
 OLDEST_NS = 800 * DAY_NS
 READER = ["queue", "epoch", "reader", "reader_pid"]
 PROGRAM = ["program", "pid", "uid"]
+CLIENT = ["epoch", "client", "pid", "uid", "queue"]
 GOT = ("got", "got_bytes", "finished", "gives", "failed", "deaths")
+HAND_OUT_COUNTS = ("gives", "give_bytes", "again", "done", "deferred", "returned", "failed",
+                   "deaths")
 HOUR_TIMES = {"wait": "wait_ns", "ready_wait": "ready_wait_ns", "service": "service_ns"}
 
 
@@ -182,6 +187,42 @@ def _program(parts: DataFrame, _stays: DataFrame) -> DataFrame:
     return percentiles(found, "ready_wait")
 
 
+def _hand_outs(basis: Basis) -> DataFrame:
+    """What each client got of each queue, and what it made of it.
+
+    `programs` has messages and their last readers; a message that one process failed and another
+    one finished is there with the second. Here each GIVE counts for who got it, and each answer for
+    who gave it or died before. Made of the events of a batch alone, each of which is of one batch:
+    so days that are shown anew add up to those of one run. The name of a client is that in the file
+    of its events, as each file names whom it speaks of."""
+    given, failed = is_type(given_out), has(FrameFlag.FAILED)
+    answered = is_type(lambda rule: rule.hand is Hand.FINISHED)
+    deferred, ready = (is_type(lambda rule, state=state: (  # type: ignore[misc]
+        rule.hand is Hand.FINISHED and rule.is_in(state))) for state in (
+        PartState.DEFERRED, PartState.READY))
+    died = is_type(lambda rule: rule.reasoned) & (F.col("reason") == int(Reason.DIED))
+    told = basis.events.where((F.col("qpool") > 0) & (given | answered)).withColumn(
+        "day_ns", _floor("time_ns", DAY_NS)).groupBy(
+        "file", *CLIENT, "day_ns").agg(
+        F.count_if(given).alias("gives"),
+        F.coalesce(F.sum(F.when(given, F.col("size"))), F.lit(0)).alias("give_bytes"),
+        F.count_if(given & (F.col("attempt") > 1)).alias("again"),
+        F.count_if(is_type(lambda rule: rule.hand is Hand.FINISHED and rule.leaves)
+                   & ~failed).alias("done"),
+        F.count_if(deferred & ~failed).alias("deferred"),
+        F.count_if(ready & ~failed).alias("returned"),
+        F.count_if(answered & failed).alias("failed"),
+        F.count_if(answered & failed & died).alias("deaths"))
+    producer, reader = clients.PRODUCER, clients.READER
+    names = basis.names.where(f"kind IN ('{producer}', '{reader}') AND bad IS NULL").groupBy(
+        "file", "epoch", F.col("key").alias("client")).agg(
+        F.max(F.when(F.col("kind") == reader, F.col("text"))).alias("reader_name"),
+        F.max(F.when(F.col("kind") == producer, F.col("text"))).alias("own_name"))
+    return told.join(names, ["file", "epoch", "client"], "left").groupBy(*CLIENT, "day_ns").agg(
+        F.max(F.coalesce("reader_name", "own_name")).alias("program"),
+        *(F.sum(name).alias(name) for name in HAND_OUT_COUNTS))
+
+
 def size_class() -> Column:
     """The next power of two: 1024 holds sizes 513 to 1024."""
     return (F.when(F.col("size") > 1, F.expr("shiftleft(1L, length(bin(size - 1)))"))
@@ -204,8 +245,8 @@ def _orders(basis: Basis) -> DataFrame:
             .join(done.withColumnRenamed("unit", "lsn"), "lsn", "left").na.fill(0, ["messages"]))
 
 
-def _undayed(failures: DataFrame, _stays: DataFrame) -> DataFrame:
-    return failures.drop("day_ns")
+def _undayed(parts: DataFrame, _stays: DataFrame) -> DataFrame:
+    return parts.drop("day_ns")
 
 
 def _dated(orders: DataFrame, _stays: DataFrame) -> DataFrame:
@@ -272,7 +313,9 @@ ANSWERS: Final = (
     Answer("programs", [*PROGRAM, "day_ns", OF, VALUE],
            {COUNT: "sum", **dict.fromkeys(("put", "put_bytes", *GOT), "sum")}, _programs,
            _program, day="day_ns", of_stay="arrived_ns"),
-    HAND_OUTS,
+    Answer("hand_outs", [*CLIENT, "day_ns"],
+           {"program": "max"} | dict.fromkeys(HAND_OUT_COUNTS, "sum"), _hand_outs, _undayed,
+           by_event=True, day="day_ns"),
     Answer("operators", ["lsn", "time_ns"],
            {"uid": "max", "pid": "max", "order_json": "max", "messages": "max"},
            _orders, _dated, by_event=True, day="time_ns"),

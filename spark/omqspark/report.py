@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 
 from omq.base.clock import NS_PER_S
 from omqtools.omqspark import charts, interactive, report_tables
-from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import Manifest
 from omqtools.omqspark.out_directory import Out
 from omqtools.omqspark.page import page, picture
@@ -38,7 +37,9 @@ from omqtools.omqspark.summary import (
 from omqtools.omqspark.topmost import Queues
 
 HOURS_OF_DAY: Final = "hours_of_day"
-"""Not a table: made of `queue_hour` and of the time that the archive covers."""
+"""Not a table: made of `queue_hour` and of the time that the archive covers (by_hour_of_day)."""
+DAYS_MAX: Final = 62  # more rows of it than this are weeks
+WEEKS_MAX: Final = 160  # and more of these are left out, the oldest first
 SECTIONS: Final[tuple[tuple[str, str, str, Callable[..., Figure], str], ...]] = (
     ("throughput", "Throughput", "queue_minute", charts.throughput,
      "Both halves should look alike: what arrives on a queue leaves it. A lower half that lags "
@@ -91,6 +92,29 @@ def drawn(out: Out) -> Drawn:
     return Drawn(rows, names, report_tables.oldest(out), {
         key: (_png(draw(told[table], names)), interactive.FIGURES[key](told[table], names))
         for key, _, table, draw, _ in SECTIONS if not told[table].empty})
+
+
+def by_hour_of_day(hours: pd.DataFrame, spans: Sequence[tuple[int, int]]) -> pd.DataFrame:
+    """Arrivals by day or, of a long time, a day's mean by week, and hour; `spans`: (first, last)
+    in ns, between which everything is archived. An archived hour in which nothing came has 0. NaN:
+    an hour that is not archived, or only in part, which would look quiet."""
+    edges = [(pd.Timestamp(first, unit="ns"), pd.Timestamp(last, unit="ns"))
+             for first, last in spans]
+    whole = pd.DatetimeIndex([hour for first, last in edges for hour in pd.date_range(
+        first.ceil("h"), last.floor("h"), freq="h", inclusive="left")])
+    came = hours.groupby(hours["hour"].dt.tz_localize(None))["arrivals"].sum()
+    days, step = whole.normalize(), "D"
+    begin, end = edges[0][0].normalize(), edges[-1][1].normalize()
+    if (end - begin).days >= DAYS_MAX:
+        days, step = days - pd.to_timedelta(days.weekday, unit="D"), "7D"
+        begin -= pd.Timedelta(days=begin.weekday())
+    table = pd.DataFrame({"day": days, "of_day": whole.hour,
+                          "arrivals": came.reindex(whole, fill_value=0).to_numpy()}).pivot_table(
+        index="day", columns="of_day", values="arrivals", aggfunc="mean")
+    table = table.reindex(index=pd.date_range(begin, end, freq=step)[-WEEKS_MAX:],
+                          columns=range(24))
+    table.index = pd.Index([f"{day:%Y-%m-%d}" for day in table.index])
+    return table
 
 
 def _whole(table: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
 from omq.services.standby.base_had import CHUNK_BYTES, Had, digest, survey
 from omq.services.standby.base_receiving import BaseReceiving
-from omq.services.standby.pace import REST_MAX_S, Pace
+from omq.services.standby.follower import REST_MAX_S, Pace
 from omq.storage.files import open_file
 from omq.storage.spool import lock, make_directories
 from tests.process.instance import MANAGER, WRITER

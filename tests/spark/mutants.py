@@ -108,7 +108,7 @@ MUTANTS: Final = (
     Mutant("a reader of one message is the busiest", "reader_bars.py",
            '["enough", "share", "messages"]', '["busy_share", "share", "messages"]',
            (REPORT, "one_message")),
-    Mutant("an hour of which half is archived looks quiet", "hours.py",
+    Mutant("an hour of which half is archived looks quiet", "report.py",
            'first.ceil("h"), last.floor("h")', 'first.floor("h"), last.ceil("h")',
            (REPORT, "in_part")),
     Mutant("other queues are left out of the waits", "topmost.py",

@@ -12,7 +12,7 @@ from omq.format.frame_rules import RULES, Hand, Reason
 from omq.format.journal import FrameFlag, FrameType
 from omq.format.pool import PartState
 from omqtools.omqspark import decode, plan, views
-from omqtools.omqspark.hand_outs import COUNTS, DAY_NS
+from omqtools.omqspark.gold import DAY_NS, HAND_OUT_COUNTS
 from omqtools.omqspark.pipeline import run
 from omqtools.omqspark.session import Later
 from tests.spark.conftest import generated
@@ -28,7 +28,7 @@ def no_session() -> Any:
 
 
 def counted(where: Path) -> dict[tuple[int, ...], Counter[str]]:
-    """(pid, uid, client, queue, day) -> COUNTS."""
+    """(pid, uid, client, queue, day) -> HAND_OUT_COUNTS."""
     found: dict[tuple[int, ...], Counter[str]] = {}
     heads = plan.heads(str(where), plan.listing(str(where)))
     for task in plan.splits(heads, plan.SPLIT_BYTES):
@@ -57,7 +57,7 @@ def told(out: Path) -> dict[tuple[int, ...], Counter[str]]:
     assert rows and all(row["queue_name"] for row in rows)
     found: dict[tuple[int, ...], Counter[str]] = {
         (row["epoch"], row["client"], row["pid"], row["uid"], row["queue"],
-         row["day"].toordinal() - 719_163): Counter({name: row[name] for name in COUNTS})
+         row["day"].toordinal() - 719_163): Counter({name: row[name] for name in HAND_OUT_COUNTS})
         for row in rows}
     assert len(found) == len(rows)
     return found

@@ -11,10 +11,10 @@ import pytest
 
 from omqtools.omqspark import charts, interactive, report
 from omqtools.omqspark.audit import KINDS
-from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.manifest import FileRecord, Manifest
 from omqtools.omqspark.page import page, picture
 from omqtools.omqspark.reader_bars import READERS_SHOWN, busiest
+from omqtools.omqspark.report import by_hour_of_day
 from omqtools.omqspark.summary import FOUND, seconds, sentences
 from omqtools.omqspark.topmost import GREY, NAME_SHOWN_MAX, OTHER, TOP, Queues
 

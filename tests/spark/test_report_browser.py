@@ -13,8 +13,8 @@ import pytest
 
 from omq.base.errors import Exit
 from omqtools.omqspark import interactive, report
-from omqtools.omqspark.hours import by_hour_of_day
 from omqtools.omqspark.page import page, picture
+from omqtools.omqspark.report import by_hour_of_day
 from omqtools.omqspark.summary import Sentence
 from omqtools.omqspark.topmost import Queues
 from tests.process.chromium import Page, browser, needs_chromium

@@ -25,8 +25,7 @@ PATH_METHODS = {"unlink", "write_bytes", "write_text", "touch", "symlink_to", "h
 
 PATH_METHOD_USERS = {
     "lib/omq/services/supervise/control_socket.py": "removes its own socket: nothing durable",
-    "lib/omq/ipc/server/listener.py": "removes the socket of a manager that died",
-    "lib/omq/ipc/server/doorkeeper.py": "removes its own socket",
+    "lib/omq/ipc/server/doorkeeper.py": "removes its own socket, or that of a manager that died",
     "spark/omqspark/jvm_classes.py": "removes files of a cache: who loses one loses time",
 }
 

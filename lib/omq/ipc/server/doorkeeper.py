@@ -18,6 +18,7 @@ happens; 2. lines are bounded in length, doors in number, descriptors that come 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -28,14 +29,15 @@ from typing import Final
 
 import sysv_ipc
 
-from omq.base import clock, events
+from omq.base import clock, events, modes
 from omq.base.clock import NS_PER_S as _NS
+from omq.base.errors import OmqError
 from omq.base.event_log import WARNING
 from omq.base.rated_log import RatedLog
+from omq.base.socket_name import socket_name
 from omq.format.wire import WAKE_TYPE
 from omq.ipc.server.admission import Admission
 from omq.ipc.server.doors import LINE_BYTES_MAX, READ_BYTES, Door, Ring
-from omq.ipc.server.listener import listen, turn_away
 from omq.ipc.wire.errnos import Outcome, outcome
 
 EVENTS_PER_TURN: Final = 64
@@ -44,6 +46,12 @@ SCARCE_S: Final = 1.0
 """Pause of the listener when descriptors or memory are short: not only ours may have run out."""
 OWED_S: Final = 0.1
 """Pause until what could not be done at once is tried again, or looked at again."""
+BACKLOG: Final = 1024
+"""Callers that wait to be accepted: a burst of them must not make connect(2) fail for others. The
+kernel takes no more than net.core.somaxconn."""
+_DROPPED_BYTES: Final = 512 * 1024
+"""More than a socket holds: what a caller has said already is read before it is turned away, so
+that it sees the refusal and not a reset."""
 _ONCE: Final = select.EPOLLIN | select.EPOLLONESHOT
 
 Watched = Door | tuple[Door] | None
@@ -69,7 +77,7 @@ class Doorkeeper:
         self._callers: dict[Door, int] = {}  # until when each has to register, the first first
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.epoll()
-        self._listener = listen(path, gid)
+        self._listener = _listen(path, gid)
         self._path = path
         self._lock = threading.Lock()  # guards what both threads change: watched, callers
         self._watched: dict[int, Watched] = {}
@@ -294,7 +302,7 @@ class Doorkeeper:
         refusal = self.admission.refusal(uid)
         if refusal is not None:
             self._log.event(events.CALLER_REFUSED, WARNING, uid, uid=uid, reason=str(refusal))
-            turn_away(connection, refusal)
+            _turn_away(connection, refusal)
             return
         door = Door(connection, uid)
         self.admission.enter(door)
@@ -302,3 +310,27 @@ class Doorkeeper:
             self._callers[door] = clock.monotonic_ns() + self._register_ns
             self._watched[connection.fileno()] = door
             self._poll.register(connection, _ONCE)
+
+
+def _listen(path: Path, gid: int) -> socket.socket:
+    """A listening socket that never waits, for the group `gid`. OSError."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.settimeout(0)
+    with socket_name(path) as name:
+        listener.bind(name)
+    with contextlib.suppress(PermissionError):  # not the owner's group: owner only
+        os.chown(path, -1, gid)
+    path.chmod(modes.SOCKET)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _turn_away(connection: socket.socket, refusal: OmqError) -> None:
+    """Say why and close; never waits."""
+    answer = json.dumps({"status": refusal.status, "fields": refusal.fields})
+    with contextlib.suppress(OSError):
+        connection.recv(_DROPPED_BYTES)
+    with contextlib.suppress(OSError):
+        connection.send(answer.encode() + b"\n")
+    connection.close()

@@ -12,13 +12,15 @@ mistake of ours in one connection ends that one alone.
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 from typing import TYPE_CHECKING, Final
 
+import omq
 from omq.amqp.connection import Connection
 from omq.base import events
 from omq.base.event_log import ERROR, WARNING
-from omq.services.amqp import open_properties
+from omq.format.amqp_types import Array, Symbol
 from omq.services.amqp.client_identity import proved
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from omq.services.amqp.host import Host
 
 _CHANNELS_MAX: Final = 15
+_CAPABILITIES: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
+"""A link without an address (targets), a delay by annotation (translation)."""
+_SYMBOLS: Final = 0xB3
 
 
 class Session(Endpoints, asyncio.Protocol):
@@ -172,7 +177,12 @@ class Session(Endpoints, asyncio.Protocol):
         self._engine = engine = Connection(
             max_frame_size=settings.amqp_frame_bytes_max, channel_max=_CHANNELS_MAX,
             idle_s=settings.amqp_idle_timeout_s)
-        open_properties.introduce(engine, f"omq-{self.host.context.location.paths.root.name}")
+        # what a server says of itself in `open` (ISO 19464 part 2, 2.7.1)
+        engine.container = f"omq-{self.host.context.location.paths.root.name}"
+        engine.properties = {
+            Symbol("product"): "omq", Symbol("version"): omq.__version__,
+            Symbol("platform"): f"Python {platform.python_version()}"}
+        engine.offered_capabilities = Array(_SYMBOLS, [*map(Symbol, _CAPABILITIES)])
 
     def _push(self, data: bytes) -> None:
         assert self._engine is not None

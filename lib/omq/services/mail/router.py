@@ -27,10 +27,10 @@ from omq.base.event_log import REPORT, WARNING
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.mail import mail_message as mail
 from omq.services.mail.content_checks import CheckFailed
-from omq.services.mail.local_cleaning import cleaned, held
 from omq.services.mail.mail_host import mail_hostname
 from omq.services.mail.mail_log import delay_s, delivery, mail_id, mail_log_of
 from omq.services.mail.map_errors import MapFailed
+from omq.services.mail.router_checks import check_and_rewrite, held
 from omq.services.mail.routes import Routes
 from omq.services.mail.routes_file import load_routes
 from omq.services.mail.routing import Source, messages_of, route
@@ -88,7 +88,7 @@ class RouterService(Service):
         routes = self.routes
         if not (routes.checks or routes.rewriting):
             return tuple(route(message, routes, scan_bytes))
-        seen = cleaned(message, routes, scan_bytes)
+        seen = check_and_rewrite(message, routes, scan_bytes)
         first = mail_id(seen.properties, seen.message_id)
         self.mail_log.write(("cleanup", f"{first}: {each}") for each in seen.notes)
         if seen.discarded:

@@ -45,7 +45,6 @@ from omq.services.standby.base_receiving import BaseReceiving
 from omq.services.standby.dialling import dial
 from omq.services.standby.line import Line
 from omq.services.standby.next_journal_file import Preparing
-from omq.services.standby.pace import Pace
 from omq.services.standby.receiving import Receiving
 from omq.storage import durable, spool
 from omq.storage.instance_file import LEAP, Instance
@@ -55,6 +54,8 @@ PAUSE_S: Final = (0.1, 10.0)  # before the line is made anew: the first one, the
 LOOK_S: Final = 0.5
 REDO_S: Final = 0.1  # so long what is acknowledged may wait until it is redone
 REDO_BYTES: Final = 1 << 20  # or so much of it: a promotion has no more to do
+REST_MAX_S: Final = 5.0
+"""At once, of a copy with a rate: a primary gives up a standby that takes nothing for long."""
 Told = Callable[[str], None]
 
 
@@ -221,6 +222,26 @@ class Follower:
 
 def _silent(line: Line) -> StreamBroken:
     return StreamBroken(peer=line.peer, reason=f"it says nothing for {duration(SILENCE_S)}")
+
+
+class Pace:
+    """A copy that takes no more bytes a second than it may: whoever takes waits, and the line makes
+    the one who sends wait. `bytes_a_second` 0: as they come. What was not taken at a slow time is
+    not made up for."""
+
+    def __init__(self, bytes_a_second: int, monotonic: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], None] = time.sleep) -> None:
+        self._rate, self._now, self._sleep = bytes_a_second, monotonic, sleep
+        self._free = monotonic()  # when the next byte may be taken
+
+    def took(self, count: int) -> None:
+        """So many bytes; returns when more may be taken."""
+        if not self._rate:
+            return
+        now = self._now()
+        self._free = max(self._free, now) + count / self._rate
+        if self._free > now:
+            self._sleep(min(self._free - now, REST_MAX_S))
 
 
 def make(location: Location, member: Instance, settings: Settings, command: Sequence[str],

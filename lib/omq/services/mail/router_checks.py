@@ -1,9 +1,10 @@
-"""Checks and rewriting for mail that programs of this host put on ROUTER (mail.drop, omsend -t).
+"""Checks and rewriting by service.router: of mail that programs of this host put on ROUTER
+(mail.drop, omsend -t).
 
 What came by SMTP has had both (omq.services.mail.smtp_cleaning), a report needs neither, and what
 an operator released was looked at before it was held: the properties tell.
 
-Nothing is kept: a message that is handed out again is cleaned again, from what was put.
+Nothing is kept: a message that is handed out again is checked again, from what was put.
 
 Errors: MapFailed, CheckFailed: the mail waits.
 """
@@ -34,7 +35,7 @@ _NOT: Final = (mail.PEER, mail.ABOUT, mail.HELD)
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CheckedMail:
     """A message as its reader is to see it. `refusal`: an SMTP reply; `notes`: for mail.log."""
 
     body: bytes
@@ -49,8 +50,8 @@ class Cleaned:
     notes: tuple[str, ...] = field(default=())
 
 
-def cleaned(message: Message, routes: Routes, scan_bytes: int) -> Cleaned:
-    """After checks and rewriting, where it is mail of a program here and there are any."""
+def check_and_rewrite(message: Message, routes: Routes, scan_bytes: int) -> CheckedMail:
+    """Mail of a program here has both, where there are any. MapFailed, CheckFailed."""
     body, properties = message.body, dict(message.properties)
     checked: Checked | None = None
     if (routes.checks or routes.rewriting) and not any(properties.get(each) for each in _NOT):
@@ -60,12 +61,13 @@ def cleaned(message: Message, routes: Routes, scan_bytes: int) -> Cleaned:
             _note(properties, checked)
         if routes.rewriting and (checked is None or not checked.refusal):
             body = _rewritten(properties, body, routes.rewriting, scan_bytes)
-    return Cleaned(body, properties, message.message_id, message.put_time_ns, message.priority,
-                   message.correlation_id, *(() if checked is None else (
-                       checked.refusal, checked.held, checked.discarded, checked.notes)))
+    return CheckedMail(
+        body, properties, message.message_id, message.put_time_ns, message.priority,
+        message.correlation_id, *(() if checked is None else (
+            checked.refusal, checked.held, checked.discarded, checked.notes)))
 
 
-def held(seen: Cleaned, mail_id: str) -> Outgoing:
+def held(seen: CheckedMail, mail_id: str) -> Outgoing:
     """The message on DEFER, which no service reads."""
     traced = mail.tracing(mail_id, arrival_ns(seen.properties, seen.put_time_ns))
     return Outgoing(seen.body, queues=(names.DEFER,), priority=seen.priority, persistent=True,
