@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from omq import Outgoing
+from omq.cli.operate import change
 from omq.core.index.view import IndexView
 from omq.services.daemon.run_state import State, read_service
 from omq.services.delivery.peer_states import PeerStates
@@ -393,6 +394,30 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
         assert gateway.live.run("omq peers", "--release", "smtp").code == 0
         one.until(3)
         two.until(2)
+
+
+def test_a_release_that_the_scheduler_has_overtaken_is_looked_at_anew(
+        gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here by the same order in front of it."""
+    whole, orders = change.carry_out, 0
+
+    def overtaken(*order: Any) -> Any:
+        nonlocal orders
+        orders += 1
+        if orders == 1:
+            assert len(whole(*order).done) == 1
+        return whole(*order)
+
+    with SmtpPeer() as one:
+        gateway.start({"*": one})
+        assert gateway.live.run("omq peers", "--hold", one.name).code == 0
+        gateway.put("a@one.test")
+        gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"])
+        monkeypatch.setattr(change, "carry_out", overtaken)
+        said = gateway.live.run("omq peers", "--release", one.name)
+        assert orders and said.code == 0, said
+        one.until(1)
 
 
 def test_a_backlog_for_one_peer_is_shown_explained_and_goes_out(gateway: Gateway) -> None:

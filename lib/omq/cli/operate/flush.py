@@ -19,13 +19,21 @@ from typing import Final
 
 from omq.base import clock
 from omq.base.config import client_settings, load_queues, load_settings
-from omq.base.errors import Exit, NothingMeant, OmqError, UnknownQueue
+from omq.base.errors import (
+    Exit,
+    MessageBusy,
+    MessageChanged,
+    NoMessage,
+    NothingMeant,
+    OmqError,
+    UnknownQueue,
+)
 from omq.base.names import escape
 from omq.base.services_conf import load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
 from omq.cli.look.gateways import GATEWAY, states_of
 from omq.cli.operate import change as changes
-from omq.cli.operate.change_plan import Change, Doing, counted, target
+from omq.cli.operate.change_plan import Change, Doing, Target, counted, target
 from omq.cli.operate.command_notes import add_reason
 from omq.cli.progress import looking
 from omq.core.index.rows import EntryRow
@@ -41,6 +49,8 @@ from omq.storage.spool import open_spool
 NAME: Final = "omq flush"
 Meant = Callable[[dict[str, str], str], bool]  # (properties, queue)
 IsPeer = Callable[[Peer | None], bool]
+OVERTAKEN: Final = {MessageChanged.status, MessageBusy.status, NoMessage.status}
+"""Why it is no longer there to be released: somebody else, such as the scheduler, was quicker."""
 
 
 def main(argv: list[str]) -> int:
@@ -51,9 +61,10 @@ def main(argv: list[str]) -> int:
 
 
 def release_mail_of(location: Location, what: str, command: str, options: argparse.Namespace, *,
-                    channel: str = "") -> None:
+                    channel: str = "", looks: int = 1) -> None:
     """What waits for a queue, domain or peer is ready; for what goes over the channel `what`, if
-    `channel` names a gateway's queue. NothingMeant and those of the module."""
+    `channel` names a gateway's queue. `looks`: so often at most, where nothing but a change since
+    the look is in the way. NothingMeant and those of the module."""
     queue = what.upper()
     services = list(load_services(location.conf_dir).values())
     if channel:
@@ -64,11 +75,15 @@ def release_mail_of(location: Location, what: str, command: str, options: argpar
     else:
         meant, peers = _for_peer(location, what.lower())
         queues = [each.queue for each in services if each.program == GATEWAY and each.queue]
-    with looking("omq", location.paths) as seen:
-        uuid = open_spool(location.paths.root).uuid
-        rows = [row for name in queues for row in parse(f"queue={name} state=deferred").rows(
-            seen.view, location.paths, uuid, clock.wall_ns())]
-    items = [target(row) for row in (rows if meant is None else _chosen(location, rows, meant))]
+
+    def found() -> list[Target]:
+        with looking("omq", location.paths) as seen:
+            uuid = open_spool(location.paths.root).uuid
+            rows = [row for name in queues for row in parse(f"queue={name} state=deferred").rows(
+                seen.view, location.paths, uuid, clock.wall_ns())]
+        return [target(row) for row in (rows if meant is None else _chosen(location, rows, meant))]
+
+    items = found()
     if not items:
         raise NothingMeant(action=f"flush {escape(what)}")
     say("omq", f"release: {counted(len(items))}")
@@ -79,6 +94,14 @@ def release_mail_of(location: Location, what: str, command: str, options: argpar
             states.forget([name for name in states.down if peers is None or peers(peer_of(name))])
     change = Change(Doing.RELEASE)
     report = changes.carry_out(location, command, change, items, options.reason)
+    while looks > 1 and report.refused and all(
+            each.status in OVERTAKEN for each in report.refused):
+        looks -= 1
+        again = {each.qpool for each in report.refused}
+        left = [each for each in found() if each[0] in again]
+        report.refused.clear()
+        if left:
+            report += changes.carry_out(location, command, change, left, options.reason)
     if options.json:
         print_json(changes.report_record(change, report))
     else:

@@ -48,6 +48,8 @@ from omq.services.mail.channel_names import CHANNELS
 from omq.services.mail.tls_sessions import Gaps, read_sessions
 
 NAME: Final = "omq peers"
+LOOKS: Final = 3
+"""At what a release or retry finds."""
 _SHOWN: Final = 1000
 
 
@@ -116,12 +118,13 @@ def _carry_out(location: Location, options: argparse.Namespace, name: str, conf:
 
 
 def _ready(location: Location, options: argparse.Namespace, name: str, conf: ServiceConf) -> None:
-    """What waits there is tried now; that nothing waits is not an error."""
+    """What waits there is tried now; that nothing waits is not an error. The scheduler sees the end
+    of a hold by itself, so that what was looked at may have changed: it is looked at anew."""
     from omq.cli.operate.flush import release_mail_of  # numpy: not for who only looks
 
     try:
         release_mail_of(location, name, f"{NAME} {name}", options,
-                        channel=conf.queue if name in CHANNELS else "")
+                        channel=conf.queue if name in CHANNELS else "", looks=LOOKS)
     except NothingMeant:
         sys.stdout.write(f"{name}: nothing else waits\n" if options.release
                          else f"{name}: nothing waits\n")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from omq.core.engine.operate import ITEMS_MAX, Action
 from omq.ipc.client.connection import Client
@@ -41,6 +41,13 @@ class Report:
     done: list[int] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     lsns: list[int] = field(default_factory=list)
+
+    def __iadd__(self, other: Report) -> Self:
+        """What was done later, too."""
+        self.done += other.done
+        self.refused += other.refused
+        self.lsns += other.lsns
+        return self
 
 
 class Operator:
