@@ -26,6 +26,7 @@ from celery.schedules import crontab, schedule
 from kombu import Connection as Kombu
 from kombu.utils.json import dumps
 
+import omq.ipc.client.browsing  # noqa: F401 (else in its middle a signal, whose handler needs it)
 from omq.base.errors import BadSchedule
 from omq.ipc.client.connection import Connection, connect
 from omq.tasks import envelope, kombu_plugin  # noqa: F401 (the plugin registers the transport)
