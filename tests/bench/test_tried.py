@@ -4,6 +4,7 @@ of its own, for it leaves threads behind."""
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 
@@ -28,6 +29,8 @@ def _redis() -> bool:
 def _there(library: str) -> bool:
     if library == "bullmq":
         return (software.HOME / "node/node_modules/bullmq").is_dir() and _redis()
+    if library == "river":
+        return (software.HOME / "river/go.mod").is_file() and shutil.which("go") is not None
     return importlib.util.find_spec(library) is not None and (library != "rq" or _redis())
 
 
@@ -35,7 +38,8 @@ def _there(library: str) -> bool:
 def test_it_does(library: str) -> None:
     if not _there(library):
         pytest.skip("the extra `peers` is not installed (make setup-peers; for BullMQ also npm "
-                    "install --prefix build/peers/node bullmq ioredis)")
+                    "install --prefix build/peers/node bullmq ioredis; for River a Go module, see "
+                    "river_tried.py)")
     done = subprocess.run([sys.executable, "-m", "tests.bench.tasks.tried.trials", library],
                           cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,9 +4,10 @@
         [--document FILE]
 
 Each has its own client and its own worker with one job at a time: `omq worker`; procrastinate;
-BullMQ (node, and `npm install --prefix build/peers/node bullmq ioredis`); and jobs in a table of
-PostgreSQL as River has them, by plain SQL through psycopg: River itself is in Go. Jobs are put one
-at a time, then 100 at a time, while the worker is stopped; then it goes on and does them all. Told
+BullMQ (node, and `npm install --prefix build/peers/node bullmq ioredis`); River (Go, and a module
+in build/peers/river: tests.bench.tasks.tried.river_tried), left out unless --only names it; and
+jobs in a table of PostgreSQL as River has them, by plain SQL through psycopg. Jobs are put one at
+a time, then 100 at a time, while the worker is stopped; then it goes on and does them all. Told
 are jobs a second, and the processor time of client or worker together with the server's, a job.
 Times are told, never judged; that each job was done is waited for.
 """
@@ -14,6 +15,7 @@ Times are told, never judged; that each job was done is waited for.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import shutil
 import statistics
@@ -23,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +40,7 @@ from tests.bench.peers.processes import Server, cpu_of, freeze_all, pause, thaw_
 ROOT: Final = Path(__file__).resolve().parents[3]
 JOBS: Final = Path(__file__).parent / "jobs"
 NODE: Final = software.HOME / "node"
+RIVER: Final = software.HOME / "river"
 AT_ONCE: Final = 100
 BOUND_S: Final = 600.0
 WORKS: Final = ("put one at a time", f"put {AT_ONCE} at a time", "done by one worker")
@@ -99,6 +103,19 @@ def _bullmq(what: str) -> Callable[[Peer], list[str]]:
     return lambda peer: ["node", str(JOBS / "bullmq.mjs"), what, _port(peer), str(NODE)]
 
 
+@cache
+def _river_program() -> str:
+    made = folder("river-") / "river"
+    atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
+    subprocess.run(["go", "build", "-o", made, JOBS / "river.go"], cwd=RIVER, check=True,
+                   timeout=BOUND_S)
+    return str(made)
+
+
+def _river(what: str) -> Callable[[Peer], list[str]]:
+    return lambda peer: [_river_program(), what, _where(peer)]
+
+
 def _omq_worker(peer: Peer) -> list[str]:
     return [sys.executable, "-P", "-m", "omq.cli.launch", "omq", "worker",
             "tests.bench.tasks.jobs.counting_worker:job", "--queue", QUEUE, "--concurrency", "1",
@@ -113,6 +130,8 @@ SYSTEMS: Final = {
     "sql": System("SQL as River's (PostgreSQL)", _postgres, _python("sql", "client"),
                   _python("sql", "worker"), _python("sql", "make")),
     "bullmq": System("BullMQ (Redis)", _redis, _bullmq("client"), _bullmq("worker")),
+    "river": System("River (PostgreSQL)", _postgres, _river("client"), _river("worker"),
+                    _river("make")),
 }
 
 
@@ -201,7 +220,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="job_queues")
     parser.add_argument("--jobs", type=int, default=2000, help=f"a multiple of {AT_ONCE}")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--only", nargs="+", choices=SYSTEMS,
+                        default=[name for name in SYSTEMS if name != "river"])
     parser.add_argument("--document", type=marked("jobs"), help="where the table goes")
     options = parser.parse_args(argv)
     if options.jobs < AT_ONCE or options.jobs % AT_ONCE:

@@ -1,6 +1,6 @@
 """Runs the trials of a library.
 
-    python -m tests.bench.tasks.tried.trials celery|dramatiq|huey|rq|procrastinate|bullmq
+    python -m tests.bench.tasks.tried.trials celery|dramatiq|huey|rq|procrastinate|bullmq|river
 
 A line for each that holds; the first that does not ends it with its traceback.
 """
@@ -12,7 +12,7 @@ import inspect
 import sys
 from typing import Final
 
-LIBRARIES: Final = ("celery", "dramatiq", "huey", "rq", "procrastinate", "bullmq")
+LIBRARIES: Final = ("celery", "dramatiq", "huey", "rq", "procrastinate", "bullmq", "river")
 HELPERS: Final = frozenset({"app", "got", "plus", "now", "summed", "seven", "work"})
 
 
