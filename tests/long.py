@@ -8,7 +8,7 @@ but
 3. of cases of one kind (tests/share.py) all but a third.
 
 `make test-all` runs everything. Of what `make test` leaves out CI runs a sixth of the files and a
-third of the cases of 3., which ones its commit says (ADR 0202); with OMQ_LONG_FILES=1/1 all files.
+third of the cases of 3., which ones its commit says (ADR 0209); with OMQ_LONG_FILES=1/1 all files.
 Nothing is left out silently: the end of each says what, and how to run it.
 """
 

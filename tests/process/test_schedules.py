@@ -252,6 +252,13 @@ def test_health_tells_that_nobody_puts_what_is_due(live: LiveInstance) -> None:
     assert "schedules" not in health(live)[1]
 
 
+def _record(said: str) -> dict[str, Any]:
+    """The JSON of a command, which the daemons' lines may stand beside."""
+    (line,) = (line for line in said.splitlines() if line.startswith("{"))
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
 def test_the_command(live: LiveInstance, tmp_path: Path) -> None:
     def run(*words: str) -> tuple[int | None, str]:
         output = live.spool.parent / "output"
@@ -261,7 +268,7 @@ def test_the_command(live: LiveInstance, tmp_path: Path) -> None:
 
     code, said = run("define", "TICK", "TICKS", "*/5 * * * *", "--zone", "Europe/Berlin",
                      "--property", "a=b", "--json")
-    assert code == 0 and json.loads(said)["properties"] == {"a": "b"}, said
+    assert code == 0 and _record(said)["properties"] == {"a": "b"}, said
     for word in ("pause", "resume", "run", "show"):
         code, said = run(word, "TICK")
         assert code == 0, said
@@ -276,7 +283,7 @@ def test_the_command(live: LiveInstance, tmp_path: Path) -> None:
     assert run("pause", "TICK")[0] == 0
     code, said = run("list", "--check")
     assert code == 1 and "OTHR: next" in said and "and the queue is not there" in said, said
-    assert json.loads(run("show", "TYPO", "--json")[1].splitlines()[0])["queue_missing"] is True
+    assert _record(run("show", "TYPO", "--json")[1])["queue_missing"] is True
     assert run("delete", "TYPO")[0] == 0
     for words, wanted in ((("define", "X", "TICKS", "0 0 30 2 *"), 64), (("show", "NONE"), 66),
                           (("define", "X", "TICKS", "every 0 min"), 64), (("turn", "TICK"), 64),
