@@ -6,8 +6,8 @@ of the days that are still sent (yesterday and the day before, in UTC).
 Reports go by SMTP to this host's own smtp.server, whose milters sign them (section 3 wants DKIM).
 
 In the middle of a crash: what smtp.server has answered with 250 is on its queue. A death before the
-list is written sends that report again, with the same report-id and Message-ID; a list that cannot
-be read is empty. One run at a time (a lock).
+list is written sends that report again, with the same report-id and Message-ID; so does a list that
+cannot be read, which is told. One run at a time (a lock).
 
 Invariant: a report is listed after the 250 alone, and the list is on the disk before the next mail.
 
@@ -49,9 +49,15 @@ Report = tuple[str, str, dict[str, Any]]
 class Mailed:
     """The list. `days`: those of which it is kept."""
 
-    def __init__(self, path: Path, days: Iterable[str]) -> None:
+    def __init__(self, path: Path, days: Iterable[str], tell: Callable[[str], None]) -> None:
         self._path = path
-        known = _decoded(side_files.read(path) or b"")
+        data = side_files.read(path)
+        known = _decoded(data or b"")
+        if known is None:
+            if data is not None or side_files.seen(path) is not None:
+                tell(f"{path} cannot be read: it is begun anew, and reports that were sent already "
+                     "are sent again, with the same ids")
+            known = {}
         self._sent = {day: known.get(day, set()) for day in days}
 
     def has(self, day: str, domain: str, to: str) -> bool:
@@ -80,11 +86,12 @@ def _given_to_owner(fd: int, spool: Path) -> None:
         os.fchown(fd, owner.st_uid, owner.st_gid)
 
 
-def _decoded(data: bytes) -> dict[str, set[tuple[str, str]]]:
+def _decoded(data: bytes) -> dict[str, set[tuple[str, str]]] | None:
+    """None: it is no such list."""
     with suppress(ValueError, RecursionError, TypeError, AttributeError):
         return {day: {(str(domain), str(to)) for domain, to in pairs}
                 for day, pairs in json.loads(data).items()}
-    return {}
+    return None
 
 
 def check(settings: Settings, conf_dir: Path) -> None:
@@ -104,8 +111,8 @@ def send(paths: SpoolPaths, conf_dir: Path, settings: Settings, reports: Iterabl
         routes = load_routes(conf_dir)
         names = NamesWorker(settings, routes)
         try:
-            return _Run(paths, names, Mailed(paths.root / f"{NAME}.json", days), now, tell
-                        ).all_of(reports)
+            return _Run(paths, names, Mailed(paths.root / f"{NAME}.json", days, tell),
+                        now, tell).all_of(reports)
         finally:
             names.close()
             routes.close()

@@ -147,10 +147,12 @@ def test_no_answer_of_the_dns_is_not_that_nobody_asks(send: Send) -> None:
 
 @pytest.mark.parametrize("data", [
     b"", b"{", b"[]", b"7", b'{"2026-11-28": 7}', b'{"2026-11-28": [7]}', b"\xff", b"[" * 100_000])
-def test_a_list_that_is_none_is_empty(send: Send, tmp_path: Path, data: bytes) -> None:
+def test_a_list_that_is_none_is_begun_anew_and_told(
+        send: Send, tmp_path: Path, told: list[str], data: bytes) -> None:
     (tmp_path / "spool/unix.tls-reports.json").write_bytes(data)
     with StagePeer() as peer:
         assert send({"a.test": wanted("mailto:tls@a.test")}, peer.port, "a.test") == 1
+        assert ["tls-reports.json cannot be read" in each for each in told] == [True, False]
         assert send({"a.test": wanted("mailto:tls@a.test")}, peer.port, "a.test") == 0
 
 
