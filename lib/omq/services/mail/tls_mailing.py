@@ -7,7 +7,7 @@ Reports go by SMTP to this host's own smtp.server, whose milters sign them (sect
 
 In the middle of a crash: what smtp.server has answered with 250 is on its queue. A death before the
 list is written sends that report again, with the same report-id and Message-ID; so does a list that
-cannot be read, which is told. One run at a time (a lock).
+cannot be read, which its output says. One run at a time (a lock).
 
 Invariant: a report is listed after the 250 alone, and the list is on the disk before the next mail.
 
@@ -87,7 +87,7 @@ def _given_to_owner(fd: int, spool: Path) -> None:
 
 
 def _decoded(data: bytes) -> dict[str, set[tuple[str, str]]] | None:
-    """None: it is no such list."""
+    """None: it is not such a list."""
     with suppress(ValueError, RecursionError, TypeError, AttributeError):
         return {day: {(str(domain), str(to)) for domain, to in pairs}
                 for day, pairs in json.loads(data).items()}
