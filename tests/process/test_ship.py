@@ -375,8 +375,24 @@ def test_without_a_manager_nobody_says_that_all_is_there(made: Callable[..., Shi
     ship.instance.stop()  # of one that is killed the index says it
     done = ship.tool(*ship.at("omq", "ship", "run", "--once", "--to", ship.url))
     assert done.returncode == Exit.UNAVAILABLE and "omrc" in done.stderr
-    said = ship.tool(*ship.at("omq", "ship", "status")).stdout
-    assert "lost by now     not known" in said
+    said = ship.tool(*ship.at("omq", "ship", "status"))
+    assert "lost by now     not known" in said.stdout
+    assert said.returncode == Exit.NO and "-> what is not there is not known" in said.stdout
+    ship.instance.start(MANAGER)
+
+
+def test_a_place_without_a_copy_of_the_pool_saves_nothing(made: Callable[..., Ship]) -> None:
+    ship = made()
+    ship.instance.stop()
+    done = ship.tool(*ship.at("omq", "ship", "run", "--once", "--to", ship.url))
+    assert done.returncode == Exit.UNAVAILABLE, done.stderr
+    said = ship.tool(*ship.at("omq", "ship", "status"))
+    assert said.returncode == Exit.NO and "nothing can be restored from there" in said.stdout
+    assert "lost by now     not known" in said.stdout
+    nowhere = ship.tool("omqrecover", "restore", str(ship.instance.paths.root.parent / "restored"),
+                        "--from", ship.url + "-not-there")
+    assert nowhere.returncode == Exit.TEMPORARY, nowhere.stderr
+    assert "No such file" in nowhere.stderr and "tried again" not in nowhere.stderr
     ship.instance.start(MANAGER)
 
 
