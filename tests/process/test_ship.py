@@ -425,6 +425,11 @@ def test_an_object_that_is_wrong_ends_the_journal(made: Callable[..., Ship], tmp
     again = ship.restore(tmp_path / "second", "--at", str(points[0]), "--take-place")
     assert again.returncode == 0, again.stderr
     assert ship.serve(tmp_path / "second") == [b"one"]
+    if wrong == "missing":
+        files[0].unlink()  # the base was taken while it came
+        none = ship.restore(tmp_path / "third")
+        assert none.returncode == Exit.DATA and "--at" not in none.stderr
+        assert "of no use without it; there is no earlier one" in none.stderr, none.stderr
 
 
 def test_a_base_that_is_not_whole(made: Callable[..., Ship], tmp_path: Path) -> None:
