@@ -9,10 +9,10 @@ place in it, at most those of STEP_NS too many; None: it has not caught up since
 manager, began.
 
 A line that ends is noted, too, and the file stays: a standby that is away is known. Nobody notes
-then how far the primary has gone on, so whoever looks asks its index: frames are None where there is
-none, and bytes are None, unless it lacks nothing. Ages are
-measured by time since boot, so a clock that is set makes nobody silent; a file of before a reboot
-says a time that is not over yet, or long over, and counts as old.
+then how far the primary has gone on, so whoever looks asks its index; frames are None where there
+is none, and bytes are None unless it lacks nothing. Ages are measured by time since boot, so a
+clock that is set makes nobody silent; a file of before a reboot says a time that is not over yet,
+or long over, and counts as old.
 
 Errors: none: the notes are for people (omq.base.side_files).
 """
