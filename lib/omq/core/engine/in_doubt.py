@@ -45,6 +45,7 @@ from omq.base.errors import (
 from omq.base.names import escape
 from omq.core.engine.backing_out import back_out
 from omq.core.engine.duplicates import watching
+from omq.core.engine.operate import say_who
 from omq.core.engine.puts import NO_PLACE, NewMessage, append, check, place_bodies, rows_kept
 from omq.core.engine.settle import END, EVIDENCE_BYTES, Verdict, done, frame_for, leave
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, Core, Party, Poisoned
@@ -251,10 +252,7 @@ class InDoubt:
                            len(order) + (0 if commit else EVIDENCE_BYTES * len(entries)))
         lsn = core.block.lsn
         if order:
-            core.block.frame(
-                FrameType.OPERATOR, PERSISTENT, 0, 0, client=party.client, pid=party.pid,
-                uid=party.uid, token=party.token, unit=lsn, reason=Reason.OPERATOR,
-                argument=len(entries), payload=order)
+            say_who(core, party, len(entries), order)
         by = By(party, sequence, lsn)
         for entry, flags in _marked([*entries, *([unit.own] if unit.own >= 0 else [])]):
             assert t.e_state[entry] == _PREPARED and t.e_until[entry] == unit.number
