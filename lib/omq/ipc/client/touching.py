@@ -18,10 +18,10 @@ class Asks(Protocol):
     def control(self, question: dict[str, Any]) -> dict[str, Any]: ...
 
 
-def touching(message: Facts, progress: bytes) -> bytes:
-    """What the request TOUCH carries for one message."""
-    return SETTLE.pack(0, 0, len(progress), message.entry, message.qpool_id, message.lease, 0, 0, 0
-                       ) + progress
+def row_of(message: Facts, kind: int = 0, argument: int = 0, text: bytes = b"") -> bytes:
+    """A message that is held, as requests name it, and what is said of it."""
+    return SETTLE.pack(kind, 0, len(text), message.entry, message.qpool_id, message.lease, argument,
+                       0, 0) + text
 
 
 def lease_lost(link: Asks, message: Facts) -> LeaseLost:
