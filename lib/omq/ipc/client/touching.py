@@ -5,17 +5,14 @@ Errors: LeaseLost, MessageCancelled.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from omq.base.errors import LeaseLost, MessageCancelled, OmqError
 from omq.fast.handed_messages import Facts
 from omq.format.wire import SETTLE
 
-
-class Asks(Protocol):
-    """A link to the queue manager."""
-
-    def control(self, question: dict[str, Any]) -> dict[str, Any]: ...
+if TYPE_CHECKING:
+    from omq.ipc.client.link import Link
 
 
 def row_of(message: Facts, kind: int = 0, argument: int = 0, text: bytes = b"") -> bytes:
@@ -24,7 +21,7 @@ def row_of(message: Facts, kind: int = 0, argument: int = 0, text: bytes = b"") 
                        0, 0) + text
 
 
-def lease_lost(link: Asks, message: Facts) -> LeaseLost:
+def lease_lost(link: Link, message: Facts) -> LeaseLost:
     """The error of one who does not hold it any more; MessageCancelled where the queue manager
     remembers that it was taken away."""
     try:
