@@ -102,7 +102,19 @@ def test_the_primary_knows_its_standby_and_what_it_lacks(pair: Pair) -> None:
     until(lambda: facts(pair).standbys_away == 1, lambda: str(members(pair)))
     done = at_primary(pair, "standby", "status")
     assert done.returncode == Exit.NO and "b: 0 frames" in done.stdout and "away for" in done.stdout
+    assert "(it has closed the line)" in done.stdout, "nothing of it was applied here"
     assert OF_INSTANCE["standbys_away"](facts(pair)) == 1
+    with client(pair) as c:
+        c.put("A", b"it does not have that")
+    (found,) = facts(pair).standbys
+    assert (found.lag_frames or 0) > 0 and found.lag_bytes is None, "nobody serves it, and it lacks"
+    assert (found.lag_s or 0) > 0
+    pair.primary.stop(MANAGER, WRITER)
+    (found,) = facts(pair).standbys
+    assert found.lag_frames is None, "nobody says"
+    assert "an unknown number of frames" in at_primary(pair, "standby", "status").stdout
+    pair.primary.start(MANAGER, WRITER)
+    pair.primary.ready()
     said = at_primary(pair, "health")
     assert said.returncode == Exit.NO and "standbys that do not follow: 1" in said.stdout
     assert 'omq_standby_following{member="b",omq_instance="default"} 0.0' in text(location(pair))

@@ -93,7 +93,7 @@ def standby_line(state: dict[str, Any]) -> str:
     frames, seconds = state["lag_frames"], state["lag_s"]
     lacks = state.get("lag_bytes")
     behind = "lag not known" if seconds is None else (
-        f"{'a new term' if frames is None else f'{frames} frames'}, "
+        f"{_frames(frames, following=state['following'])}, "
         f"{'' if lacks is None else size(lacks) + ', '}{duration(seconds)} behind")
     away = state["away_s"]
     how = "" if state["following"] else (
@@ -101,3 +101,9 @@ def standby_line(state: dict[str, Any]) -> str:
     why = f" ({state['error']})" if state.get("error") else ""
     why += f"; {state['conf']}" if state.get("conf") else ""
     return f"{state['member']}: {behind}{how}{why}"
+
+
+def _frames(frames: int | None, *, following: bool) -> str:
+    if frames is None:
+        return "a new term" if following else "an unknown number of frames"
+    return f"{frames} frames"

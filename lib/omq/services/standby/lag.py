@@ -8,9 +8,11 @@ are those of the journal that the manager has written since the standby was last
 place in it, at most those of STEP_NS too many; None: it has not caught up since this line, or this
 manager, began.
 
-A line that ends is noted, too, and the file stays: a standby that is away is known. Ages are
-measured by time since boot, so a clock that is set makes nobody silent; a file of before a reboot
-says a time that is not over yet, or long over, and counts as old.
+A line that ends is noted, too, and the file stays: a standby that is away is known. Nobody notes
+then how far the primary has gone on, so whoever looks asks its index; frames are None where there
+is none, and bytes are None unless it lacks nothing. Ages are measured by time since boot, so a
+clock that is set makes nobody silent; a file of before a reboot says a time that is not over yet,
+or long over, and counts as old.
 
 Errors: none: the notes are for people (omq.base.side_files).
 """
@@ -26,8 +28,10 @@ from typing import Any, Final
 from omq.base import clock, modes, side_files
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
+from omq.format.index import COUNTERS_AT, TABLES_AT, Counter
 from omq.storage import durable, standby_holds
 from omq.storage.instance_file import LEAP, is_member_name
+from omq.storage.segment import AttachedIndex
 
 STEP_NS: Final = clock.NS_PER_S // 4  # between two samples
 SAMPLES_MAX: Final = 1024
@@ -160,9 +164,26 @@ def _state(paths: SpoolPaths, member: str) -> StandbyState:
         return StandbyState(member, following=True, acked_lsn=acked, primary_lsn=primary,
                             lag_frames=frames, lag_s=lag_s, away_s=0.0, lag_bytes=lacks, conf=conf)
     away = max(0, age if age >= 0 else clock.wall_ns() - time_ns) / clock.NS_PER_S
-    return StandbyState(member, following=False, acked_lsn=acked, primary_lsn=primary,
-                        lag_frames=frames, lag_s=lag_s + away, away_s=away, lag_bytes=lacks,
-                        error=error, conf=conf)
+    here = _durable_lsn(paths)
+    behind = max(0, (0 if here is None else max(here, primary)) - acked)
+    return StandbyState(
+        member, following=False, acked_lsn=acked, primary_lsn=max(primary, here or 0),
+        lag_frames=behind if here is not None and behind < LEAP else None,
+        lag_s=0.0 if here is not None and not behind else lag_s + away, away_s=away,
+        lag_bytes=0 if here is not None and not behind else None, error=error, conf=conf)
+
+
+def _durable_lsn(paths: SpoolPaths) -> int | None:
+    """Of the primary, as the manager that runs, or was killed, says; None: nobody does."""
+    try:
+        attached = AttachedIndex(paths)
+    except (OmqError, OSError):
+        return None
+    try:
+        with attached.buffer[COUNTERS_AT:TABLES_AT] as raw, raw.cast("Q") as counters:
+            return int(counters[Counter.DURABLE_LSN])
+    finally:
+        attached.close()
 
 
 @dataclass(frozen=True, slots=True)
