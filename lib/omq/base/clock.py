@@ -34,6 +34,11 @@ def wall_ns() -> int:
     return time.time_ns()
 
 
+def local_moment(time_ns: int) -> datetime | None:
+    """Nanoseconds of the wall clock as the time of this place; None: 0, which is never."""
+    return datetime.fromtimestamp(time_ns / NS_PER_S, UTC).astimezone() if time_ns else None
+
+
 def monotonic_ns() -> int:
     """Nanoseconds since boot, suspended time included. Never jumps, the same in all processes."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

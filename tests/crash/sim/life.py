@@ -28,6 +28,7 @@ from omq.base.settings import Settings
 from omq.cli.operate import omq_archive
 from omq.core.engine.barriers import BARRIER
 from omq.core.engine.engine import Engine
+from omq.core.engine.groups import GROUPED
 from omq.core.engine.operate import Action, Item, Order, operate
 from omq.core.engine.put_many import put_many
 from omq.core.engine.puts import NewMessage
@@ -266,7 +267,7 @@ def view_of(core: Core, paths: SpoolPaths) -> dict[int, Known]:
             except OmqError as error:
                 content = f"unavailable: {error}".encode()
         out[qpool] = Known(payload, places, item=item, content=content, expiry=t.m_expiry[slot],
-                           group=core.groups.key_of(slot),
+                           group=int(core.groups.keys[slot]) if t.m_flags[slot] & GROUPED else 0,
                            members=() if t.m_flags[slot] & BARRIER else None,
                            memory=_memory(core, payload, t.m_flags[slot] & REMEMBERS))
     reader.close()

@@ -9,8 +9,8 @@ import pytest
 from omq.base.config import load_queues
 from omq.base.errors import ConfigError
 from omq.base.settings import Settings
-from omq.core.engine.queue_rules import rules_from
-from omq.core.engine.state import POISON
+from omq.core.engine.queue_rules import keepers, rules_of
+from omq.core.engine.state import FIRST_QUEUE, POISON
 
 
 def conf(folder: Path, text: str) -> Path:
@@ -32,8 +32,9 @@ retry_jitter = 20
 [LATE]
 [DEAD]
 """))
-    rules = {each.name: each for each in rules_from(queues, {}, Settings())}
-    number = {name: each.queue for name, each in rules.items()}
+    number = {name: FIRST_QUEUE + at for at, name in enumerate(sorted(queues))}
+    rules = {name: rules_of(name, number[name], conf, number, keepers(queues), Settings())
+             for name, conf in queues.items()}
     a = rules["A"]
     assert (a.expiry_ns, a.expired_to, a.dead_letter) == (
         60 * 10**9, number["LATE"], number["DEAD"])

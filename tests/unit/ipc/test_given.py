@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from omq.core.engine.state import Party
 from omq.core.engine.waiting import Waiter
 from omq.fast.handed_messages import Hold, Rows
 from omq.format.wire import GIVEN, REPLY, GivenFlag
+from omq.ipc.client.bodies import pieces_of
 from omq.ipc.client.message import Message
 from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.sessions import Session
@@ -70,3 +72,20 @@ def test_damage_of_a_copy_is_met_when_the_body_is_asked_for() -> None:
     assert hold._held == {7: message}
     with pytest.raises(BodyDamaged, match="7"):
         message.body  # noqa: B018
+
+
+@pytest.mark.parametrize(("size", "crc", "error"), [
+    (4, crc32c(b"body"), None), (5, crc32c(b"body"), BodyUnavailable),
+    (3, crc32c(b"bod"), BodyUnavailable), (4, 1, BodyDamaged)])
+def test_a_container_that_was_passed_is_what_its_message_says(
+        size: int, crc: int, error: type[Exception] | None) -> None:
+    descriptor = os.memfd_create("container")
+    os.write(descriptor, b"body")
+    pieces = pieces_of(descriptor, size, crc, 7, "here")
+    if error is None:
+        assert b"".join(pieces) == b"body"
+    else:
+        with pytest.raises(error, match="7"):
+            b"".join(pieces)
+    with pytest.raises(OSError):
+        os.fstat(descriptor)

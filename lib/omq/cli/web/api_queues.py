@@ -24,7 +24,7 @@ from omq.cli.web.gate import problem, status_of
 from omq.cli.web.message_pages import visible
 from omq.cli.web.request_body import asked, figure, object_of, read_json, sent
 from omq.cli.web.settlements import Held, Order
-from omq.ipc.client.body_pieces import PIECE_BYTES
+from omq.ipc.client.bodies import PIECE_BYTES
 from omq.ipc.client.message import Message
 
 WAIT_SHARE: Final = 0.75

@@ -34,8 +34,8 @@ from omq.core.engine.deadlines import until
 from omq.core.engine.failures import NOTED
 from omq.core.engine.gives import next_ready
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.settle import frame_for
-from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, PRIORITIES, Core
+from omq.core.engine.settle import frame_for, last_of, off
+from omq.core.engine.state import CONTAINER, PERSISTENT, PRIORITIES, Core
 from omq.core.engine.transitions import Event, after
 from omq.core.engine.wheel import NEVER
 from omq.format.index import Counter, EntryState
@@ -45,7 +45,7 @@ PER_GROUP: Final = 1000
 LAG_NS: Final = 20_000_000
 MANY: Final = 12  # from here on numpy is quicker than one by one
 RETRY_NS: Final = 1_000_000_000
-_LAST, _IDEL = int(FrameFlag.LAST_PART), int(FrameFlag.TO_IDEL)
+_LAST = int(FrameFlag.LAST_PART)
 _TIMELESS, _EXPIRED = int(FrameFlag.TIMELESS), int(Counter.EXPIRED)
 _READY, _DEFERRED = int(EntryState.READY), int(EntryState.DEFERRED)
 _LEAVE = (_READY, _DEFERRED)
@@ -213,7 +213,7 @@ def _leave(core: Core, slot: int, entry: int) -> None:
     rest = others | {target} if target else others
     flags = 0
     if not rest:
-        flags = _IDEL if t.m_flags[slot] & CONTAINER else _LAST
+        flags = last_of(core, slot)
     elif not any(core.rules[other].expires for other in rest):
         flags = _TIMELESS
     if t.m_flags[slot] & MEMBER:
@@ -221,18 +221,13 @@ def _leave(core: Core, slot: int, entry: int) -> None:
     t.e_attempts[entry] = 0
     lsn = frame_for(core, FrameType.EXPIRE, flags, entry, None, target=target,
                     parts=core.runs.get(slot, 1) if flags & _LAST else 0)
-    core.drop_entry(entry)
+    off(core, entry, flags, lsn)
     t.counters[_EXPIRED] += 1
     t.q_expired[queue] += 1
     core.times.expired[queue] = core.times.expired.get(queue, 0) + 1
     if flags & _TIMELESS:
         t.m_expiry[slot] = core.times.over[slot] = 0
-    if flags & _LAST:
-        core.drop_message(slot)
-    elif flags & _IDEL:
-        t.m_parts[slot] = 1
-        core.new_entry(slot, IDEL, 0, lsn)
-    elif target:
+    if target:
         t.m_origin[slot] = queue
         if target not in others:
             t.m_parts[slot] += 1

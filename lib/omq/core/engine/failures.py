@@ -22,23 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import Final, Protocol
+from typing import Final
 
+from omq.core.index.tables import Tables
 from omq.format.failure_note import FailureNote
 from omq.format.pool import RecordFlag
 
 NOTED: Final = int(RecordFlag.NOTED)  # in m_flags
 KNOWN_MAX: Final = 100_000
 """For who does not say otherwise; see failures_known_max."""
-
-
-class Columns(Protocol):
-    """Of the index: core.index.tables.Tables."""
-
-    m_flags: memoryview
-    m_qpool: memoryview
-    e_attempts: memoryview
-    e_sequence: memoryview
 
 
 class Failures:
@@ -58,7 +50,7 @@ class Failures:
         """All that is kept; for comparisons."""
         return sorted(self._notes.items(), key=itemgetter(0)), sorted(self._firsts.items())
 
-    def attempt(self, t: Columns, entry: int, now_ns: int) -> None:
+    def attempt(self, t: Tables, entry: int, now_ns: int) -> None:
         """An attempt on this entry failed, which is counted already."""
         if t.e_attempts[entry] != 1 or self.first(t, entry):
             return
@@ -67,12 +59,12 @@ class Failures:
             del self._firsts[next(iter(self._firsts))]
         self._firsts[entry] = (t.e_sequence[entry], now_ns)
 
-    def first(self, t: Columns, entry: int) -> int:
+    def first(self, t: Tables, entry: int) -> int:
         """When the first attempt on this entry failed; 0: it is not known."""
         sequence, first_ns = self._firsts.get(entry, (0, 0))
         return first_ns if sequence == t.e_sequence[entry] else 0
 
-    def note(self, t: Columns, slot: int, note: FailureNote | None) -> None:
+    def note(self, t: Tables, slot: int, note: FailureNote | None) -> None:
         """The message has failed its way to `note.to`, where it is now."""
         qpool = t.m_qpool[slot]
         if note is None or (qpool not in self._notes and len(self._notes) >= self.known_max):
@@ -80,7 +72,7 @@ class Failures:
         self._notes[qpool] = note
         t.m_flags[slot] |= NOTED
 
-    def left(self, t: Columns, slot: int, queue: int) -> None:
+    def left(self, t: Tables, slot: int, queue: int) -> None:
         """The message has left this queue."""
         note = self._notes.get(t.m_qpool[slot])
         if note is not None and note.to == queue:
@@ -92,7 +84,7 @@ class Failures:
         note = self._notes.get(qpool)
         return note if note is not None and note.to == queue else None
 
-    def load(self, t: Columns, notes: Iterable[tuple[int, FailureNote]]) -> None:
+    def load(self, t: Tables, notes: Iterable[tuple[int, FailureNote]]) -> None:
         """By slot, as the pool has them; into tables that have the messages."""
         for slot, note in notes:
             self.note(t, slot, note)

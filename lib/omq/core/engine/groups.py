@@ -100,10 +100,6 @@ class Groups:
             return 0
         return int(queue << _QUEUE_BITS | self.keys[slot])
 
-    def key_of(self, slot: int) -> int:
-        """The hash of a message's group id; 0: it has none."""
-        return int(self.keys[slot]) if self._t.m_flags[slot] & GROUPED else 0
-
     def has_turn(self, entry: int) -> bool:
         """It is in no group, or its group's front."""
         group = self.of(entry)

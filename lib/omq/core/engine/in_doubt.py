@@ -45,9 +45,19 @@ from omq.base.errors import (
 from omq.base.names import escape
 from omq.core.engine.backing_out import back_out
 from omq.core.engine.duplicates import watching
+from omq.core.engine.operate import say_who
 from omq.core.engine.puts import NO_PLACE, NewMessage, append, check, place_bodies, rows_kept
-from omq.core.engine.settle import END, EVIDENCE_BYTES, Verdict, done, frame_for, leave
-from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, Core, Party, Poisoned
+from omq.core.engine.settle import (
+    END,
+    EVIDENCE_BYTES,
+    Verdict,
+    done,
+    frame_for,
+    last_of,
+    leave,
+    off,
+)
+from omq.core.engine.state import IDEL, PERSISTENT, Core, Party, Poisoned
 from omq.core.engine.transitions import Event, after
 from omq.core.engine.unit_facts import Facts, UnitInDoubt, payload_of, read_facts
 from omq.core.engine.units import check_unit, entries_of
@@ -251,10 +261,7 @@ class InDoubt:
                            len(order) + (0 if commit else EVIDENCE_BYTES * len(entries)))
         lsn = core.block.lsn
         if order:
-            core.block.frame(
-                FrameType.OPERATOR, PERSISTENT, 0, 0, client=party.client, pid=party.pid,
-                uid=party.uid, token=party.token, unit=lsn, reason=Reason.OPERATOR,
-                argument=len(entries), payload=order)
+            say_who(core, party, len(entries), order)
         by = By(party, sequence, lsn)
         for entry, flags in _marked([*entries, *([unit.own] if unit.own >= 0 else [])]):
             assert t.e_state[entry] == _PREPARED and t.e_until[entry] == unit.number
@@ -293,7 +300,7 @@ def _marked(entries: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield entry, 0 if left else END
 
 
-_LAST, _IDEL = int(FrameFlag.LAST_PART), int(FrameFlag.TO_IDEL)
+_LAST = int(FrameFlag.LAST_PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +316,10 @@ class By:
 
 def end_itself(core: Core, by: By, entry: int, flags: int, *, commit: bool) -> None:
     """The message that stands for the unit is gone; how its frame says tells how the unit ended."""
-    slot = core.t.e_message[entry]
-    frame_for(core, FrameType.DONE if commit else FrameType.DELETE, flags | _LAST, entry, by.party,
-              by.sequence, unit=by.unit, parts=1, reason=0 if commit else Reason.BACKED_OUT)
-    core.drop_entry(entry)
-    core.drop_message(slot)
+    lsn = frame_for(core, FrameType.DONE if commit else FrameType.DELETE, flags | _LAST, entry,
+                    by.party, by.sequence, unit=by.unit, parts=1,
+                    reason=0 if commit else Reason.BACKED_OUT)
+    off(core, entry, _LAST, lsn)
 
 
 def commit_entry(core: Core, by: By, entry: int, flags: int) -> None:
@@ -345,13 +351,8 @@ def _undo(core: Core, by: By, entry: int, flags: int) -> None:
     t = core.t
     slot = t.e_message[entry]
     assert after(Event.UNDO, t.e_state[entry]) is EntryState.FREE
-    if t.m_parts[slot] == 1:
-        flags |= _IDEL if t.m_flags[slot] & CONTAINER else _LAST
-    lsn = frame_for(core, FrameType.DELETE, flags, entry, by.party, by.sequence, unit=by.unit,
-                    parts=core.runs.get(slot, 1) if flags & _LAST else 0, reason=Reason.BACKED_OUT)
-    core.drop_entry(entry)
-    if flags & _LAST:
-        core.drop_message(slot)
-    elif flags & _IDEL:  # idel.server removes its file
-        t.m_parts[slot] = 1
-        core.new_entry(slot, IDEL, 0, lsn)
+    last = last_of(core, slot)
+    lsn = frame_for(core, FrameType.DELETE, flags | last, entry, by.party, by.sequence,
+                    unit=by.unit, parts=core.runs.get(slot, 1) if last == _LAST else 0,
+                    reason=Reason.BACKED_OUT)
+    off(core, entry, last, lsn)

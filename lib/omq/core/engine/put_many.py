@@ -6,8 +6,7 @@ Errors, each leaving everything unchanged: those of core.engine.puts.
 
 from __future__ import annotations
 
-from omq.base import limits
-from omq.base.errors import BadPriority, BadRequest, MessageTooLong, SpoolFull
+from omq.base.errors import BadRequest, SpoolFull
 from omq.core.engine import puts
 from omq.core.engine.barriers import ASKED
 from omq.core.engine.duplicates import watching
@@ -69,12 +68,8 @@ def _listed(heads: memoryview, payloads: memoryview, queue: int) -> list[NewMess
 def _check(core: Core, party: Party, asked: list[NewMessage], queue: int) -> None:
     """All that can refuse them, and room in one block."""
     count = len(asked)
-    check_queue(core, queue, 0, 0, count)
-    if (priority := max(new.priority for new in asked)) >= limits.PRIORITIES:
-        raise BadPriority(priority=priority)
-    rules = core.rules[queue]
-    if (size := max(new.size for new in asked)) > rules.max_length:
-        raise MessageTooLong(size=size, queue=rules.name, limit=rules.max_length)
+    check_queue(core, queue, max(new.size for new in asked), max(new.priority for new in asked),
+                count)
     puts.check_room(core, count, count, puts.rows_kept(core, party))
     if not core.space_left and any(new.flags & PERSISTENT for new in asked):
         raise SpoolFull(path="the spool", detail=core.room.refusal)

@@ -9,28 +9,13 @@ from omq.base.config import ABSORBED, NONE, QueueConf
 from omq.base.settings import Settings
 from omq.core.engine.limit_rules import limits_of
 from omq.core.engine.rules_of_queue import QueueRules
-from omq.core.engine.state import FIRST_QUEUE, POISON, SPECIAL_QUEUES
+from omq.core.engine.state import POISON, SPECIAL_QUEUES
 from omq.format.definition import Definition, Kind
 
 UNLIMITED = 0xFFFFFFFF
 KEEPING = "keeping"
 """What `drains` says of a queue that others named until it was rolled over: what has come to it
 from them does not expire, nor does it when its name is another's."""
-
-
-def rules_from(queues: dict[str, QueueConf], known: dict[str, int], settings: Settings
-               ) -> list[QueueRules]:
-    """Numbered rules: known queues keep their number, new ones get the next free one, known ones
-    that the configuration no longer has take no more messages."""
-    numbers = {name: number for number, name in SPECIAL_QUEUES.items()} | known
-    following = max([FIRST_QUEUE - 1, *numbers.values()]) + 1
-    for name in (*SPECIAL_QUEUES.values(), *sorted(queues)):
-        if name not in numbers:
-            numbers[name] = following
-            following += 1
-    keeping = keepers(queues)
-    return [rules_of(name, number, queues.get(name), numbers, keeping, settings)
-            for name, number in numbers.items()]
 
 
 def keepers(queues: Mapping[str, QueueConf]) -> set[str]:

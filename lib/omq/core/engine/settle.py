@@ -152,26 +152,37 @@ def done(core: Core, entry: int, party: Party, sequence: int, flags: int, unit: 
     if queue == IDEL:
         lsn = frame_for(core, FrameType.DELETE, flags | _LAST, entry, party, sequence,
                         parts=core.runs.get(slot, 1))
-        core.drop_entry(entry)
-        core.drop_message(slot)
+        off(core, entry, _LAST, lsn)
         return lsn
-    last = t.m_parts[slot] == 1
+    last = last_of(core, slot)
     if last and t.m_flags[slot] & MEMBER:
         core.barriers.done(core, slot)
-    if last and t.m_flags[slot] & CONTAINER:
-        lsn = frame_for(core, FrameType.DONE, flags | _IDEL, entry, party, sequence, unit=unit)
-        core.drop_entry(entry)
-        t.m_parts[slot] = 1
-        core.new_entry(slot, IDEL, 0, lsn)
-        return lsn
-    lsn = frame_for(core, FrameType.DONE, flags | (_LAST if last else 0), entry, party, sequence,
-                    unit=unit, parts=core.runs.get(slot, 1) if last else 0)
-    core.drop_entry(entry)
-    if last:
+    lsn = frame_for(core, FrameType.DONE, flags | last, entry, party, sequence, unit=unit,
+                    parts=core.runs.get(slot, 1) if last == _LAST else 0)
+    if last == _LAST:
         t.q_ever[IDEL] += 1
         core.processed(IDEL)
-        core.drop_message(slot)
+    off(core, entry, last, lsn)
     return lsn
+
+
+def last_of(core: Core, slot: int) -> int:
+    """What the frame says by which a message leaves a queue: nothing while it is on others; that it
+    is gone, or waits on IDEL until its file is."""
+    if core.t.m_parts[slot] != 1:
+        return 0
+    return _IDEL if core.t.m_flags[slot] & CONTAINER else _LAST
+
+
+def off(core: Core, entry: int, last: int, lsn: int) -> None:
+    """The effect of that frame (`last_of`) on the tables."""
+    slot = core.t.e_message[entry]
+    core.drop_entry(entry)
+    if last & _LAST:
+        core.drop_message(slot)
+    elif last & _IDEL:
+        core.t.m_parts[slot] = 1
+        core.new_entry(slot, IDEL, 0, lsn)
 
 
 def put_off(core: Core, entry: int, party: Party | None, sequence: int, flags: int, *,

@@ -57,7 +57,7 @@ _NO_ID = np.zeros(1, dtype="V24")[0]
 def compact_records(window: Window, rows: Rows, heads: Rows) -> Rows:
     """The records (COMPACT) of the births in these rows of the window, not sealed; `heads` are the
     descriptors of their payloads. Message ids count when the frame has their hash in `lease`."""
-    frames, origin = window.frames[rows], window.origin[rows]
+    frames, origin = window.picked(rows), window.origin[rows]
     number = np.array([location(LocationKind.JOURNAL, b.number) for b in window.blocks], "<u4")
     at = np.array([block.payload_at for block in window.blocks], dtype="<u4")
     out: Rows = np.zeros(len(rows), dtype=COMPACT)

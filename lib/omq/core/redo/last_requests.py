@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.format.frame_rules import BY_NUMBER, Hand
 from omq.format.journal import FrameFlag
 from omq.format.poolctrl import Answered
@@ -28,8 +28,8 @@ def update_answers(clients: dict[int, Answered], frames: Rows) -> None:
 
     The last request is the one with the highest number: a hand-out for an older one that was still
     waiting may come after it in the journal."""
-    mine = frames[(frames["token"] != 0) & (frames["sequence"] != 0)
-                  & (frames["flags"] & FrameFlag.MEMORY == 0)]
+    mine = picked(frames, (frames["token"] != 0) & (frames["sequence"] != 0)
+                  & (frames["flags"] & FrameFlag.MEMORY == 0))
     if not len(mine):
         return
     tokens, which = np.unique(mine["token"], return_inverse=True)
@@ -40,7 +40,7 @@ def update_answers(clients: dict[int, Answered], frames: Rows) -> None:
         known = clients.get(token)
         if known is None or sequence > known.sequence:
             clients[token] = Answered(token, sequence, 0, 0, 0)
-    rows = mine[sequences == last[which]]
+    rows = picked(mine, sequences == last[which])
     begins, ends = _runs(rows)
     runs = zip(rows[_FIRST][begins].tolist(), rows[_LAST][ends - 1].tolist(),
                (ends - begins).tolist(), strict=True)

@@ -90,12 +90,12 @@ def end_many(redo: Redo, window: Window, lone: Rows) -> Rows:
     frames = window.frames
     rows = np.flatnonzero(lone & (frames["flags"] & FrameFlag.LAST_PART != 0)
                           & ~MAKES[frames["type"]] & (frames["parts"] <= 1))
-    ended = frames[rows]
+    ended = window.picked(rows)
     born, loaded = redo.images.drop(ended["qpool"])
     in_pool = ~born & ~loaded
     in_pool[in_pool] = _not_in(redo.dirty, ended["qpool"][in_pool])
     done = born | loaded | in_pool
-    ended = ended[loaded | in_pool if redo.settled else done]
+    ended = picked(ended, loaded | in_pool if redo.settled else done)
     redo.dirty.update(dict.fromkeys(ended["qpool"].tolist()))
     redo.clears.update((ended["file"].astype(np.int64) << 32 | ended["record"]).tolist())
     return np.asarray(rows[done])
@@ -227,7 +227,7 @@ class Redo:
             keep[rows] = False
         blocks_of = window.origin[keep].tolist()
         for count, (frame, block) in enumerate(
-                zip(window.frames[keep].tolist(), blocks_of, strict=True)):
+                zip(window.picked(keep).tolist(), blocks_of, strict=True)):
             if not count % _PROGRESS_FRAMES:
                 self.progress()
             self._apply_one(frame, window.blocks[block])

@@ -176,7 +176,7 @@ class Births:
         rows = np.flatnonzero(keep & MAKES[frames["type"]])
         if not len(rows):
             return Births(rows, np.zeros(0, dtype=bool), np.zeros(0, dtype=DESCRIPTOR.dtype))
-        puts, origin = frames[rows], window.origin[rows]
+        puts, origin = window.picked(rows), window.origin[rows]
         raw, base, size = _payload_areas(window, puts, origin)
         begin = puts["offset"].astype(np.int64)
         length = puts["length"].astype(np.int64)

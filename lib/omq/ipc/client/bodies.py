@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from omq.base.checksum import crc32c
@@ -34,6 +34,7 @@ from omq.storage import containers
 from omq.storage.payloads import PayloadReader
 from omq.storage.spare_containers import SpareContainers
 
+PIECE_BYTES: Final = 1 << 20
 COPY_BYTES_PER_S: Final = 4 << 20
 """A disk slower than this makes a large body time out."""
 
@@ -95,19 +96,20 @@ class Bodies:
             raise BodyDamaged(qpool_id=qpool, where="its descriptor", expected=0, got=0)
         content = raw[found.body_at :]
         if large:
-            content = self.container(content.decode("ascii", "replace"), size, qpool)
-            check_container(content, found.descriptor.body_crc, qpool, "its container")
+            content = self.container(content.decode("ascii", "replace"), size,
+                                     found.descriptor.body_crc, qpool)
         return content
 
-    def container(self, reference: str, size: int, qpool: int) -> bytes:
-        """The content of the container of a message. BodyUnavailable."""
-        if self._link.trusted:
-            return containers.read_item(self._paths, reference, size, qpool)
-        descriptor = self.ask_container(reference, qpool)
-        try:
-            return _read(descriptor, size, reference, qpool)
-        finally:
-            os.close(descriptor)
+    def container(self, reference: str, size: int, expected: int, qpool: int) -> bytes:
+        """The content of the container of a message, with this CRC-32C. BodyUnavailable,
+        BodyDamaged."""
+        if not self._link.trusted:
+            return b"".join(pieces_of(self.ask_container(reference, qpool), size, expected, qpool,
+                                      reference))
+        content = containers.read_item(self._paths, reference, size, qpool)
+        if (got := crc32c(content)) != expected:
+            raise BodyDamaged(qpool_id=qpool, where=reference, expected=expected, got=got)
+        return content
 
     def ask_container(self, reference: str, qpool: int) -> int:
         """A descriptor of a message's container, from the manager; the caller closes it.
@@ -171,24 +173,25 @@ class Bodies:
         self._spares.close()
 
 
-def check_container(content: bytes, expected: int, qpool: int, where: str) -> None:
-    """BodyDamaged unless the CRC-32C fits."""
-    got = crc32c(content)
-    if got != expected:
-        raise BodyDamaged(qpool_id=qpool, where=where, expected=expected, got=got)
-
-
-def _read(descriptor: int, size: int, reference: str, qpool: int) -> bytes:
+def pieces_of(descriptor: int, size: int, expected: int, qpool: int, where: str) -> Iterator[bytes]:
+    """A container's content; the descriptor is closed at the end. BodyDamaged after the last piece
+    when its CRC is wrong: who uses the pieces before believes them."""
+    at = crc = 0
     try:
-        data = os.pread(descriptor, size + 1, 0)
-        while data and len(data) < size:
-            more = os.pread(descriptor, size + 1 - len(data), len(data))
-            if not more:
-                break
-            data += more
+        while at < size:
+            piece = os.pread(descriptor, min(PIECE_BYTES, size - at), at)
+            if not piece:
+                raise BodyUnavailable(qpool_id=qpool, where=where,
+                                      reason=f"its length is not {size} bytes")
+            at += len(piece)
+            crc = crc32c(piece, crc)
+            yield piece
+        if os.pread(descriptor, 1, size):
+            raise BodyUnavailable(qpool_id=qpool, where=where,
+                                  reason=f"its length is not {size} bytes")
     except OSError as error:
-        raise BodyUnavailable(qpool_id=qpool, where=reference, reason=str(error)) from error
-    if len(data) != size:
-        raise BodyUnavailable(qpool_id=qpool, where=reference,
-                              reason=f"its length is not {size} bytes")
-    return data
+        raise BodyUnavailable(qpool_id=qpool, where=where, reason=str(error)) from error
+    finally:
+        os.close(descriptor)
+    if crc != expected:
+        raise BodyDamaged(qpool_id=qpool, where=where, expected=expected, got=crc)

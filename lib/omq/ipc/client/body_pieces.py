@@ -18,8 +18,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from omq.base.checksum import crc32c
-from omq.base.errors import BodyDamaged, BodyUnavailable, MessageTooLong, OmqError
-from omq.ipc.client.put_arguments import outgoing_of
+from omq.base.errors import BodyUnavailable, MessageTooLong, OmqError
+from omq.ipc.client.bodies import PIECE_BYTES
+from omq.ipc.client.put_arguments import without_body
 from omq.ipc.wire import arguments, sealed_body
 from omq.ipc.wire.outgoing import Outgoing
 from omq.storage import containers
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from omq.ipc.client.bodies import Bodies
     from omq.ipc.client.connection_parts import Wire
 
-PIECE_BYTES: Final = 1 << 20
 _RULE: Final = "it gives bytes, or is a binary file"
 
 
@@ -63,12 +63,7 @@ def head_of(pieces: Iterator[bytes], threshold: int) -> tuple[bytes, bool]:
 def put_pieces(put: Callable[..., str], wire: Wire, queues: str | Sequence[str], pieces: Any,
                outgoing: Outgoing | None) -> str:
     """As Connection.put_pieces, which calls it. `put`: Connection.put."""
-    message = Outgoing() if outgoing is None else outgoing
-    if not isinstance(message, Outgoing) or message.body:
-        raise arguments.wrong("outgoing", message, "it is an omq.Outgoing without a body")
-    listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
-    message, listed = outgoing_of(wire, listed, outgoing=message)
-    first = (message.queues or listed)[0]
+    message, listed, first = without_body(wire, queues, outgoing)
     found = checked(pieces, first, wire.facts(first).length_max)
     head, more = head_of(found, wire.link.threshold)
     if not more:
@@ -110,27 +105,6 @@ class Poured:
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
-
-
-def read(descriptor: int, size: int, expected: int, qpool: int, where: str) -> Iterator[bytes]:
-    """A container's content; the descriptor is closed at the end. BodyDamaged after the last piece
-    when its CRC is wrong: who uses the pieces before believes them."""
-    at = crc = 0
-    try:
-        while at < size:
-            piece = os.pread(descriptor, min(PIECE_BYTES, size - at), at)
-            if not piece:
-                raise BodyUnavailable(qpool_id=qpool, where=where,
-                                      reason=f"its length is not {size} bytes")
-            at += len(piece)
-            crc = crc32c(piece, crc)
-            yield piece
-    except OSError as error:
-        raise BodyUnavailable(qpool_id=qpool, where=where, reason=str(error)) from error
-    finally:
-        os.close(descriptor)
-    if crc != expected:
-        raise BodyDamaged(qpool_id=qpool, where=where, expected=expected, got=crc)
 
 
 def descriptor_of(bodies: Bodies, reference: str, size: int, qpool: int) -> int:

@@ -14,10 +14,11 @@ from omq.base import limits
 from omq.core.index.rows import RawEntry
 from omq.ipc.client.browse_selector import chooser
 from omq.ipc.client.browsed import Browsed
-from omq.ipc.client.rows_from_manager import IndexRows, index_of
+from omq.ipc.client.rows_from_manager import index_of
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
+    from omq.ipc.client.rows_from_manager import IndexRows
 
 
 def browse(wire: Wire, queue: str, limit: int, where: str) -> Iterator[Browsed]:

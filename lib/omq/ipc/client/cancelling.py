@@ -6,11 +6,11 @@ Errors: NoMessage, MessageBusy, NotInState, BadArgument.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from omq.base import limits
-from omq.base.clock import NS_PER_S
+from omq.base.clock import local_moment
 from omq.format.wire import CancelFlag, Operation
 from omq.ipc.wire import arguments
 
@@ -61,20 +61,16 @@ class ActsById:
         ended, or is not yours to see."""
         answer = self._wire.control({"op": "state", "id": _whole(message_id).hex()})
         return [MessageState(
-            str(each["queue"]), str(each["state"]), _moment(each["until_ns"]),
+            str(each["queue"]), str(each["state"]), local_moment(each["until_ns"]),
             int(each["attempts"]), str(each["reader"]), str(each.get("progress", "")),
-            _moment(each.get("progress_ns", 0)), int(each.get("waits_for", 0)))
+            local_moment(each.get("progress_ns", 0)), int(each.get("waits_for", 0)))
             for each in answer["places"]]
 
     def said_of(self, qpool: int, queue: str) -> tuple[str, datetime | None]:
         """What the reader of a message on this queue said of it last (MessageState.progress), and
         when; nothing: ("", None). NoMessage."""
         told = self._wire.control({"op": "said", "message": qpool, "queue": queue})
-        return str(told["progress"]), _moment(told["progress_ns"])
-
-
-def _moment(time_ns: int) -> datetime | None:
-    return datetime.fromtimestamp(time_ns / NS_PER_S, UTC).astimezone() if time_ns else None
+        return str(told["progress"]), local_moment(told["progress_ns"])
 
 
 def _whole(message_id: bytes | str) -> bytes:

@@ -25,7 +25,8 @@ from omq.base.errors import ContainerUnknown, LeaseLost, OmqError, QueueGone, Un
 from omq.fast.batch import part_bytes
 from omq.format.wire import Operation
 from omq.ipc.client import in_doubt
-from omq.ipc.client.body_pieces import PIECE_BYTES, Poured
+from omq.ipc.client.bodies import PIECE_BYTES
+from omq.ipc.client.body_pieces import Poured
 from omq.ipc.client.unit_parts import parts_of
 from omq.ipc.wire.outgoing import Encoded, Outgoing
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from omq.base.clock import NS_PER_S
+from omq.base.clock import local_moment
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
@@ -40,9 +40,5 @@ def failure_of(wire: Wire, queue: str, qpool: int) -> Failure | None:
 def failure_told(told: dict[str, Any]) -> Failure:
     """What an answer says."""
     return Failure(str(told["queue"]), str(told["cause"]), str(told["reason"]),
-                   int(told["attempts"]), _moment(int(told["first_ns"])),
-                   _moment(int(told["last_ns"])))
-
-
-def _moment(time_ns: int) -> datetime | None:
-    return datetime.fromtimestamp(time_ns / NS_PER_S, UTC).astimezone() if time_ns else None
+                   int(told["attempts"]), local_moment(int(told["first_ns"])),
+                   local_moment(int(told["last_ns"])))

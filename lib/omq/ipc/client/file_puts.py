@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from omq.base import access
 from omq.base.errors import FileChanged, FileNotPut, FileNotShared, MessageTooLong
 from omq.base.names import escape
-from omq.ipc.client.body_pieces import PIECE_BYTES, Poured
-from omq.ipc.client.put_arguments import outgoing_of
+from omq.ipc.client.bodies import PIECE_BYTES
+from omq.ipc.client.body_pieces import Poured
+from omq.ipc.client.put_arguments import without_body
 from omq.ipc.wire import arguments
 from omq.ipc.wire.outgoing import Outgoing
 
@@ -53,13 +54,8 @@ class FilePut(NamedTuple):
 def put_file(put: Callable[..., str], wire: Wire, queues: str | Sequence[str], file: Any,
              outgoing: Outgoing | None, *, copy: bool) -> FilePut:
     """As Connection.put_file, which calls it. `put`: Connection.put."""
-    message = Outgoing() if outgoing is None else outgoing
-    if not isinstance(message, Outgoing) or message.body:
-        raise arguments.wrong("outgoing", message, "it is an omq.Outgoing without a body")
     arguments.flag(copy, "copy")
-    listed = (arguments.queue(queues),) if isinstance(queues, str) else arguments.queues(queues)
-    message, listed = outgoing_of(wire, listed, outgoing=message)
-    first = (message.queues or listed)[0]
+    message, listed, first = without_body(wire, queues, outgoing)
     limit = wire.facts(first).length_max
     source = Source(file)
     try:

@@ -21,9 +21,10 @@ from omq.base.errors import LeaseLost, MessageTooLong
 from omq.fast.batch import part_bytes
 from omq.fast.reader_note import Note
 from omq.format.message import Part, pack_parts
-from omq.format.wire import SETTLE, Operation, Settlement
+from omq.format.wire import Operation, Settlement
 from omq.ipc.client.message import Message
 from omq.ipc.client.settling import Settling
+from omq.ipc.client.touching import row_of
 from omq.ipc.wire import arguments
 from omq.ipc.wire.exchange import Answer
 from omq.ipc.wire.outgoing import Encoded, Outgoing
@@ -90,10 +91,7 @@ def _estimate(new: Outgoing) -> int:
 
 def move_together(wire: Wire, moves: Moves) -> None:
     """One request for all of these."""
-    counts = [len(new) for _, new in moves]
-    rows = [SETTLE.pack(Settlement.DONE, 0, 0, message.entry, message.qpool_id, message.lease,
-                        count, 0, 0)
-            for (message, _), count in zip(moves, counts, strict=True)]
+    rows = [row_of(message, Settlement.DONE, len(new)) for message, new in moves]
 
     def ask(encoded: list[Encoded]) -> None:
         data, length = part_bytes(rows, encoded)
@@ -131,8 +129,7 @@ class Moving(Settling):
 
     def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded],
                want: int) -> Answer:
-        head = SETTLE.pack(0, 0, 0, message.entry, message.qpool_id, message.lease, 0, 0, 0)
-        data, at = part_bytes([head, parts], encoded)
+        data, at = part_bytes([row_of(message), parts], encoded)
         if len(data) > self._link.room:
             raise MessageTooLong(size=len(data), queue=self.queue, limit=self._link.room)
         return self._link.request(

@@ -18,7 +18,7 @@ from omq.format.findings import Finding
 from omq.format.message import NO_ID, Descriptor
 from omq.format.property_values import carried, values_of
 from omq.format.wire import GivenFlag
-from omq.ipc.client.bodies import check_container
+from omq.ipc.client.bodies import pieces_of
 from omq.ipc.client.failures import Failure, failure_of
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class PayloadFacts(Facts):
         content = raw[self._body_at :]
         if self._flags & _CONTAINER:
             reference = content.decode("ascii", "replace")
-            content = self._wire.bodies.container(reference, self.size, self.qpool_id)
-            check_container(content, self._descriptor().body_crc, self.qpool_id, reference)
+            content = self._wire.bodies.container(
+                reference, self.size, self._descriptor().body_crc, self.qpool_id)
         return content
 
     def pieces(self) -> Iterator[bytes]:
@@ -100,12 +100,12 @@ class PayloadFacts(Facts):
         if not self._flags & _CONTAINER:
             yield content
             return
-        from omq.ipc.client.body_pieces import descriptor_of, read
+        from omq.ipc.client.body_pieces import descriptor_of
 
         reference, bodies = content.decode("ascii", "replace"), self._wire.bodies
         descriptor = descriptor_of(bodies, reference, self.size, self.qpool_id)
-        yield from read(descriptor, self.size, self._descriptor().body_crc, self.qpool_id,
-                        reference)
+        yield from pieces_of(descriptor, self.size, self._descriptor().body_crc, self.qpool_id,
+                             reference)
 
     @property
     def properties(self) -> dict[str, Any]:

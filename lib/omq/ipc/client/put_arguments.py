@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
 
 
+def without_body(wire: Wire, queues: str | Sequence[str], outgoing: Outgoing | None
+                 ) -> tuple[Outgoing, tuple[str, ...], str]:
+    """What a put says whose body comes otherwise: the message, the queues that were named with it,
+    and the first of those that it goes on."""
+    message = Outgoing() if outgoing is None else outgoing
+    if not isinstance(message, Outgoing) or message.body:
+        raise arguments.wrong("outgoing", message, "it is an omq.Outgoing without a body")
+    message, listed = outgoing_of(wire, queues, outgoing=message)
+    return message, listed, (message.queues or listed)[0]
+
+
 def outgoing_of(wire: Wire, queues: str | Sequence[str], body: bytes = b"", *,
                 priority: int | str | None = None, properties: Mapping[str, Value] | None = None,
                 persistent: bool | None = None, correlation_id: bytes | str = b"",

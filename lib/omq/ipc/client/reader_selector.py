@@ -20,11 +20,12 @@ from omq.format.index import EntryState
 from omq.format.wire import GIVEN, REPLY
 from omq.ipc.client.browse_selector import chooser
 from omq.ipc.client.browsed import Browsed
-from omq.ipc.client.rows_from_manager import Rows, rows_of
+from omq.ipc.client.rows_from_manager import rows_of
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
     from omq.ipc.client.message import Message
+    from omq.ipc.client.rows_from_manager import Rows
 
 _READY: Final = int(EntryState.READY)
 _STATE: Final = ENTRY_COLUMNS.index("e_state")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from omq.base import limits
 from omq.base.errors import GetInhibited, NotOperator
@@ -22,13 +22,18 @@ from omq.core.index.rows import (
     MessageRow,
     RawEntry,
 )
-from omq.format.index import EntryState, IndexHeader
+from omq.format.index import EntryState
 from omq.format.pool import RecordFlag
 from omq.format.wire import REPLY, SEEN
 
 if TYPE_CHECKING:
+    from omq.core.index.view import IndexView
+    from omq.core.index.without_numpy import PlainIndex
     from omq.ipc.client.connection_parts import Wire
     from omq.ipc.client.link import Link
+
+    IndexRows = IndexView | PlainIndex
+    Rows: TypeAlias = "IndexRows | ToldRows"
 
 _FIELDS: Final = {"m_time": "created"}  # where the row says it otherwise
 _ENTRY_AT: Final = tuple(SEEN.names.index(name[2:]) if name[2:] in SEEN.names else -1
@@ -36,42 +41,6 @@ _ENTRY_AT: Final = tuple(SEEN.names.index(name[2:]) if name[2:] in SEEN.names el
 _MESSAGE_AT: Final = tuple(
     SEEN.names.index(field) if (field := _FIELDS.get(name, name[2:])) in SEEN.names else -1
     for name in MESSAGE_COLUMNS)
-
-
-class Rows(Protocol):
-    """What a row of a browse is asked of, and a selector's search."""
-
-    @property
-    def header(self) -> IndexHeader | None:
-        """None: there is nothing to keep open."""
-
-    def queue_names(self) -> list[str]:
-        """By queue number."""
-
-    def hands_out(self, queue: str) -> bool:
-        """Whether get from this queue is allowed, so that a look at it makes sense."""
-
-    def raw_entries(self, queue: str) -> Iterator[RawEntry]:
-        """The messages on a queue in the order of hand-out."""
-
-    def raw_numbered(self, numbers: Sequence[int]) -> Iterator[RawEntry]:
-        """Those of these entries that are there."""
-
-    def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
-        """All that is known of it."""
-
-    def item_ref(self, word: int, offset: int, length: int, flags: int) -> str:
-        """Where its payload lies."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-
-
-class IndexRows(Rows, Protocol):
-    """Those of the index itself."""
-
-    def raw_entries(self, queue: str, limit: int | None = None) -> Iterator[RawEntry]:
-        """See Rows; at most `limit`."""
 
 
 def index_of(paths: SpoolPaths) -> IndexRows:
@@ -104,16 +73,17 @@ class ToldRows:
         self._number, self._queue = link.reader.number, link.reader.queue
 
     def queue_names(self) -> list[str]:
-        """Its own alone has a name."""
+        """By queue number; its own alone has a name."""
         return [*([""] * self._number), self._queue]
 
     def hands_out(self, queue: str) -> bool:
-        """See Rows: the manager refuses to tell any, if not."""
+        """The manager refuses to tell any, if not."""
         return True
 
     def raw_entries(self, queue: str) -> Iterator[RawEntry]:
-        """See Rows; what comes or goes meanwhile may be there or not. While get is inhibited there
-        is nothing, and the manager says when to look again (core.engine.arrivals)."""
+        """In the order of hand-out; what comes or goes meanwhile may be there or not. While get is
+        inhibited there is nothing, and the manager says when to look again
+        (core.engine.arrivals)."""
         assert queue == self._queue, "a reader looks at its own queue"
         place: object = None
         while True:
@@ -127,7 +97,7 @@ class ToldRows:
                 return
 
     def raw_numbered(self, numbers: Sequence[int]) -> Iterator[RawEntry]:
-        """See Rows."""
+        """Those of these entries that are there."""
         size = max(1, (len(self._link.reply) - REPLY.size) // SEEN.size)
         for at in range(0, len(numbers), size):
             try:
@@ -149,7 +119,7 @@ class ToldRows:
         return out
 
     def entry_of(self, raw: RawEntry, names: list[str]) -> EntryRow:
-        """See Rows. Where its payload lies is not told."""
+        """All that is known of it. Where its payload lies is not told."""
         number, entry, slot, message = raw
         queue, state, priority, sequence, attempts, retries, submitted_ns, until_ns, _, _ = entry
         (qpool, _, _, parts, flags, size, created_ns, pid, _, _, length, lsn, crc, expiry_ns, origin
@@ -164,8 +134,8 @@ class ToldRows:
             until_ns=until_ns, lease=0, reader=None, message=told)
 
     def item_ref(self, word: int, offset: int, length: int, flags: int) -> str:
-        """See Rows."""
+        """Where its payload lies, for people."""
         return "a container" if flags & RecordFlag.CONTAINER else "the queue manager's answer"
 
     def close(self) -> None:
-        """See Rows."""
+        """There is nothing to let go of."""

@@ -23,7 +23,7 @@ from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.client.ids_asked import IdAsked
 from omq.ipc.client.message import Message
 from omq.ipc.client.parking_link import ParkingLink
-from omq.ipc.client.touching import lease_lost, touching
+from omq.ipc.client.touching import lease_lost, row_of
 from omq.ipc.wire.exchange import Answer
 from omq.ipc.wire.outgoing import Encoded
 
@@ -98,7 +98,7 @@ class Settling(Hold):
             raise ConnectionForked(maker=self._maker, child=os.getpid())
         if not self._holds(message):
             raise LeaseLost(qpool_id=message.qpool_id)
-        if self._link.request(_TOUCH, touching(message, progress), count=1,
+        if self._link.request(_TOUCH, row_of(message, text=progress), count=1,
                               length=len(progress)).lost:
             raise lease_lost(self._link, message)
 

@@ -5,26 +5,23 @@ Errors: LeaseLost, MessageCancelled.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from omq.base.errors import LeaseLost, MessageCancelled, OmqError
 from omq.fast.handed_messages import Facts
 from omq.format.wire import SETTLE
 
-
-class Asks(Protocol):
-    """A link to the queue manager."""
-
-    def control(self, question: dict[str, Any]) -> dict[str, Any]: ...
+if TYPE_CHECKING:
+    from omq.ipc.client.link import Link
 
 
-def touching(message: Facts, progress: bytes) -> bytes:
-    """What the request TOUCH carries for one message."""
-    return SETTLE.pack(0, 0, len(progress), message.entry, message.qpool_id, message.lease, 0, 0, 0
-                       ) + progress
+def row_of(message: Facts, kind: int = 0, argument: int = 0, text: bytes = b"") -> bytes:
+    """A message that is held, as requests name it, and what is said of it."""
+    return SETTLE.pack(kind, 0, len(text), message.entry, message.qpool_id, message.lease, argument,
+                       0, 0) + text
 
 
-def lease_lost(link: Asks, message: Facts) -> LeaseLost:
+def lease_lost(link: Link, message: Facts) -> LeaseLost:
     """The error of one who does not hold it any more; MessageCancelled where the queue manager
     remembers that it was taken away."""
     try:

@@ -18,10 +18,10 @@ from omq.base.clock import NS_PER_S as NS
 from omq.base.errors import LeaseLost, OmqError, UnitBackedOut, UnitEnded, UnitTooLarge
 from omq.fast.handed_messages import Rows
 from omq.format.journal import FRAME
-from omq.format.wire import SETTLE, Operation, Settlement
+from omq.format.wire import Operation, Settlement
 from omq.ipc.client.ids_asked import STRANGER, STRANGER_S, IdAsked, wish
 from omq.ipc.client.message import Message
-from omq.ipc.client.touching import lease_lost, touching
+from omq.ipc.client.touching import lease_lost, row_of
 from omq.ipc.client.unit_parts import Taken, rows_max
 from omq.ipc.wire import arguments
 from omq.ipc.wire.exchange import Answer
@@ -132,17 +132,14 @@ class Taking(ABC):
         """It has another id than was asked for, and the same key: not the unit's, out of the way
         of who asks."""
         text = STRANGER.encode()
-        row = SETTLE.pack(Settlement.DEFER, 0, len(text), stranger.entry, stranger.qpool_id,
-                          stranger.lease, STRANGER_S * NS, 0, 0)
-        self._ask(Operation.SETTLE, row + text, count=1, length=len(text))
+        row = row_of(stranger, Settlement.DEFER, STRANGER_S * NS, text)
+        self._ask(Operation.SETTLE, row, count=1, length=len(text))
         self._taken.remove(stranger)
         self._bytes -= FRAME.size
 
     def _give_back(self, unseen: Message) -> None:
         """To its old place, out of the unit: nobody has seen it."""
-        row = SETTLE.pack(Settlement.RELEASE, 0, 0, unseen.entry, unseen.qpool_id, unseen.lease,
-                          0, 0, 0)
-        self._ask(Operation.SETTLE, row, count=1)
+        self._ask(Operation.SETTLE, row_of(unseen, Settlement.RELEASE), count=1)
         self._taken.remove(unseen)
         self._bytes -= FRAME.size
 
@@ -155,8 +152,8 @@ class Taking(ABC):
         gone = {id(each) for each in messages}
         if len(gone) < len(messages) or not gone <= {id(each) for each in self._taken}:
             raise arguments.wrong("messages", len(messages), "of this unit, each once")
-        rows = [SETTLE.pack(Settlement.DONE if done else Settlement.RELEASE, 0, 0, each.entry,
-                            each.qpool_id, each.lease, 0, 0, 0) for each in messages]
+        kind = Settlement.DONE if done else Settlement.RELEASE
+        rows = [row_of(each, kind) for each in messages]
         size, lost = rows_max(self._link.room), 0
         for at in range(0, len(rows), size):
             some = rows[at : at + size]
@@ -173,7 +170,7 @@ class Taking(ABC):
     def _touch(self, message: Message, progress: bytes) -> None:
         """See Message.touch."""
         self._check_open()
-        if self._ask(Operation.TOUCH, touching(message, progress), count=1,
+        if self._ask(Operation.TOUCH, row_of(message, text=progress), count=1,
                      length=len(progress)).lost:
             raise lease_lost(self._link, message)
 

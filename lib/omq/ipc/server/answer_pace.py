@@ -17,10 +17,13 @@ Errors: none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from omq.base import clock
 from omq.format.wire import Operation
+
+if TYPE_CHECKING:
+    from omq.ipc.server.held_replies import HeldReplies
 
 WORTH_NS: Final = 1_000_000
 PAUSE_MAX: Final = 1024
@@ -28,18 +31,10 @@ PAUSE_MAX: Final = 1024
 _SYNCED: Final = int(Operation.SYNCED)
 
 
-class Unanswered(Protocol):
-    """Whose replies are held."""
-
-    @property
-    def unanswered(self) -> bool:
-        """Is there a reply that waits for standbys which answer?"""
-
-
 class AnswerPace:
     """See the module."""
 
-    def __init__(self, held: Unanswered, monotonic_ns: Callable[[], int] = clock.monotonic_ns
+    def __init__(self, held: HeldReplies, monotonic_ns: Callable[[], int] = clock.monotonic_ns
                  ) -> None:
         self._held, self._now = held, monotonic_ns
         self._began = 0

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from omq.base import limits
-from omq.base.errors import BadRequest, BodyUnavailable, NoMessage, OmqError, ShuttingDown
+from omq.base.errors import BadRequest, BodyUnavailable, NoMessage, ShuttingDown
 from omq.base.names import message_id_text
 from omq.core.engine.operate import ITEMS_MAX
 from omq.core.engine.state import HAS_ID, POISON
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 Question = dict[str, Any]
 _NOWHERE = "(any that you have a right to)"
 _DEFERRED = int(EntryState.DEFERRED)
-_LOOKERS = ("browse", "get")
+LOOKERS = ("browse", "get")
+"""Whoever may do one of these with a queue may know how its messages are."""
 
 
 class Cancelling:
@@ -157,18 +158,11 @@ class Cancelling:
     def _may_cancel(self, session: Session, entry: int) -> bool:
         t = self._engine.index
         queue = t.e_queue[entry]
-        return self._right(session, "admin", queue) or (
+        return self._server.sessions.allows(session, "admin", queue) or (
             t.m_uid[t.e_message[entry]] == session.party.uid and queue != POISON
-            and self._right(session, "put", queue))
+            and self._server.sessions.allows(session, "put", queue))
 
     def _may_look(self, session: Session, entry: int) -> bool:
         queue = self._engine.index.e_queue[entry]
         return self._may_cancel(session, entry) or any(
-            self._right(session, action, queue) for action in _LOOKERS)
-
-    def _right(self, session: Session, action: str, queue: int) -> bool:
-        try:
-            self._server.sessions.check(session, action, queue)
-        except OmqError:  # no authority, or the queue is another one than it was
-            return False
-        return True
+            self._server.sessions.allows(session, action, queue) for action in LOOKERS)

@@ -19,15 +19,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from omq.base.errors import OmqError
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import POISON
 from omq.format.frame_rules import Reason
+from omq.ipc.server.cancelling import LOOKERS
 from omq.ipc.server.sessions import Session, Sessions
 
 Question = dict[str, Any]
 _CAUSES = {int(reason): reason.name.lower() for reason in Reason}
-_LOOKERS = ("browse", "get")
 
 
 class Failing:
@@ -65,11 +64,4 @@ class Failing:
     def _may(self, session: Session, entry: int, queue: int) -> bool:
         if self._engine.index.e_reader[entry] == session.party.slot + 1:
             return True
-        return any(self._right(session, action, queue) for action in _LOOKERS)
-
-    def _right(self, session: Session, action: str, queue: int) -> bool:
-        try:
-            self._sessions.check(session, action, queue)
-        except OmqError:  # no authority, or the queue is another one than it was
-            return False
-        return True
+        return any(self._sessions.allows(session, action, queue) for action in LOOKERS)

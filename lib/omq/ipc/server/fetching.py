@@ -21,7 +21,7 @@ import socket
 import termios
 from typing import Any
 
-from omq.base.errors import BadRequest, BodyUnavailable, NoAuthority, NoMessage
+from omq.base.errors import BadRequest, BodyUnavailable, NoMessage
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import CONTAINER, IDEL
 from omq.format import message as message_format
@@ -100,17 +100,10 @@ class Fetching:
             if (t.e_sequence[entry] > self._engine.last_lsn and t.e_queue[entry] != IDEL):
                 continue  # it came with this group: its payload has no place in the file yet
             held = t.e_state[entry] == _ACTIVE and t.e_reader[entry] == session.party.slot + 1
-            if (held or self._may_browse(session, t.e_queue[entry])
+            if (held or self._sessions.allows(session, "browse", t.e_queue[entry])
                     or self.seeing.may_see(session, entry)):
                 return slot
         raise NoMessage(queue=_HIDDEN)
-
-    def _may_browse(self, session: Session, queue: int) -> bool:
-        try:
-            self._sessions.check(session, "browse", queue)
-        except NoAuthority:
-            return False
-        return True
 
 
 def _waiting_bytes(connection: socket.socket) -> int:

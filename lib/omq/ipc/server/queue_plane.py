@@ -52,6 +52,7 @@ from omq.core.engine.waiting import FOREVER
 from omq.format.definition import Definition, Kind
 from omq.format.index import Counter, EntryState
 from omq.format.pool import RECORD_BYTES
+from omq.ipc.server.operator_plane import order_text
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session
 
@@ -72,7 +73,7 @@ class QueuePlane:
         self.ends = QueueEnds(server, log)
         self._doings: dict[str, Callable[[Session, str, Question], Question]] = {
             "define": self._define, "alter": self._alter, "rename": self._rename,
-            "roll_over": self._roll_over, "delete": self._delete, "clear": self._clear,
+            "roll_over": self._rename, "delete": self._delete, "clear": self._clear,
             "truncate": self._truncate, "pause": self._pause, "resume": self._pause}
 
     # questions
@@ -161,19 +162,15 @@ class QueuePlane:
         return {}
 
     def _rename(self, session: Session, name: str, question: Question) -> Question:
-        to = names.escape(str(question["to"]), 32)
+        """A rename, or a roll over."""
+        to, queues = names.escape(str(question["to"]), 32), self._engine.queues
         self._may(session, "admin", to)
-        number = self._engine.queues.numbers.get(name, 0)
-        self._engine.queues.rename(name, to)
-        self.ends.changed(name, number)
-        self._log.event(events.QUEUE_RENAMED, REPORT, queue=name, now=to)
-        return {}
-
-    def _roll_over(self, session: Session, name: str, question: Question) -> Question:
-        to = names.escape(str(question["to"]), 32)
-        self._may(session, "admin", to)
-        number = self._engine.queues.number(name)
-        self._engine.queues.roll_over(name, to)
+        if question["do"] == "rename":
+            number = queues.numbers.get(name, 0)
+            queues.rename(name, to)
+        else:
+            number = queues.number(name)
+            queues.roll_over(name, to)
         self.ends.changed(name, number)
         self._log.event(events.QUEUE_RENAMED, REPORT, queue=name, now=to)
         return {}
@@ -193,7 +190,7 @@ class QueuePlane:
         if number == IDEL:
             raise BadRequest(reason="messages on IDEL are deleted already")
         until = int(question.get("until") or self._engine.last_lsn)
-        cleared = self.ends.purge(session.party, number, until, _text(question))
+        cleared = self.ends.purge(session.party, number, until, order_text(question))
         left = len(messages_of(self._engine, number, until, 1))
         if cleared and not left:
             self._engine.books.cleared()
@@ -239,16 +236,10 @@ class QueuePlane:
                    for action in ACTIONS)
 
     def _say(self, session: Session, name: str, question: Question) -> None:
-        text, party = _text(question), session.party
+        text, party = order_text(question), session.party
         self._engine.books.operator(party, self._engine.queues.numbers.get(name, 0), 0, text)
         self._log.event(events.OPERATOR_COMMAND, REPORT, uid=party.uid,
                         pid_of_operator=party.pid, queue=name, **json.loads(text))
-
-
-def _text(question: Question) -> bytes:
-    """What the journal keeps."""
-    return json.dumps({"command": str(question.get("command", ""))[:512],
-                       "reason": str(question.get("reason", ""))[:512]}, sort_keys=True).encode()
 
 
 def _keys(question: Question) -> dict[str, str | None]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from omq.base import limits
 from omq.base.arrays import Vector
-from omq.base.errors import BadRequest, GetInhibited, NoAuthority
+from omq.base.errors import BadRequest, GetInhibited
 from omq.core.engine.backlog import Place
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import IDEL
@@ -47,13 +47,8 @@ class Seeing:
     def may_see(self, session: Session, entry: int) -> bool:
         """Whether it reads the queue that this message is on, and could be handed it."""
         queue = session.queue
-        if queue in (0, IDEL) or not self._engine.wanted.backlog.shows(queue, entry):
-            return False
-        try:
-            self._sessions.check(session, "get", queue)
-        except NoAuthority:
-            return False
-        return True
+        return (queue not in (0, IDEL) and self._engine.wanted.backlog.shows(queue, entry)
+                and self._sessions.allows(session, "get", queue))
 
     def see(self, session: Session, question: Question) -> Question:
         """See the module."""

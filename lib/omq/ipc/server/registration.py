@@ -26,12 +26,12 @@ from omq.core.engine.state import Party
 from omq.format.message import ID_PREFIX
 from omq.format.poolctrl import Answered
 from omq.format.wire import NOTE_BYTES, VERSION
-from omq.ipc.server.claims import Claims
 from omq.ipc.server.doorkeeper import Doorkeeper
 from omq.ipc.server.doors import Door
 from omq.ipc.server.held_replies import UNHELD
 from omq.ipc.server.objects import ObjectList, make_channel
 from omq.ipc.server.sessions import (
+    Claims,
     Peer,
     Session,
     Sessions,

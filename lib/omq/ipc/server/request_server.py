@@ -8,11 +8,13 @@ of a group are collected and released after the commit, and never block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from omq.base import form
 from omq.base.errors import BadRequest, OmqError, SequenceReused, ShuttingDown
 from omq.core.engine.engine import Engine
+from omq.core.engine.move_many import move_many
 from omq.core.engine.put_many import put_many
 from omq.core.engine.puts import NewMessage
 from omq.core.engine.requester_put import ask
@@ -36,8 +38,7 @@ from omq.ipc.server.cancelling import Cancelling
 from omq.ipc.server.foreign_messages import read_parts, taken, taken_batch
 from omq.ipc.server.group_commit import GroupCommit
 from omq.ipc.server.large_bodies import named
-from omq.ipc.server.moving_many import MovingMany
-from omq.ipc.server.request_record import Request, verdicts_of
+from omq.ipc.server.request_record import Request, ends_of, verdicts_of
 from omq.ipc.server.requests import Intake
 from omq.ipc.server.sessions import Session, Sessions
 from omq.ipc.server.units import UnitLimits, UnitPlane
@@ -65,12 +66,12 @@ class RequestServer(GroupCommit):
             Operation.NEXT: self._next, Operation.SETTLE: self._settle,
             Operation.MOVE: self._move, Operation.PING: self._ping,
             Operation.RELOCATE: self._relocated, Operation.TOUCH: self._touch,
-            Operation.GET: self._next, Operation.LOOK: self._look, Operation.ASK: self._ask}
+            Operation.GET: self._next, Operation.LOOK: self._look, Operation.ASK: self._ask,
+            Operation.MOVE_MANY: self._move_many}
         self.units = UnitPlane(self, units, lambda *answer: self._ok.append(answer))
         self.cancelling = Cancelling(self, lambda *answer: self._ok.append(answer))
         handlers[Operation.CANCEL] = self.cancelling.cancel
         handlers[Operation.SYNCED] = self._synced
-        handlers[Operation.MOVE_MANY] = MovingMany(self, lambda *answer: self._ok.append(answer))
         self._handlers = {int(operation): handler for operation, handler in handlers.items()
                           } | self.units.handlers
 
@@ -219,7 +220,7 @@ class RequestServer(GroupCommit):
     def _move(self, session: Session, r: Request) -> None:
         area = session.request
         head = SETTLE.size + r.parts * PART.size
-        if (frames := head + r.count * FRAME.size) + r.length > len(area):
+        if head + r.count * FRAME.size + r.length > len(area):
             raise BadRequest(reason="the disposition does not fit the request")
         if r.want and not session.queue:
             raise session.no_reader()
@@ -227,21 +228,34 @@ class RequestServer(GroupCommit):
         queues = read_parts(area, SETTLE.size, r.parts)
         for part in queues:
             self.may_put(session, part.queue)
-        payloads = area[frames : frames + r.length]
-        known = dict(session.containers)  # each is named once, also within a request
-        try:
-            new = [self.new_message(session, area, head + i * FRAME.size, payloads)
-                   for i in range(r.count)]
+        with _named_once(session):
+            new = self._new_messages(session, r, head)
             first = self.engine.move(session.party, Verdict(kind, entry, qpool, lease, argument),
                                      queues, new, r.sequence)
-        except OmqError:
-            session.containers = known
-            raise
         if not r.want:
             self._ok.append((session, r.sequence, r.count, first))
             return
         self.begun.append((session, r.sequence, first))
         self._wait(session, r, 0, 0, first)
+
+    def _move_many(self, session: Session, r: Request) -> None:
+        """Messages of a reader of batches that are finished, and those that take their place."""
+        area, heads, most = session.request, r.parts * SETTLE.size, self.batch_max
+        if heads + r.count * FRAME.size + r.length > len(area):
+            raise BadRequest(reason="the dispositions do not fit the request")
+        if not session.queue or r.parts > most or r.count > most:
+            raise BadRequest(reason=f"a reader moves {most} messages at once at most")
+        with _named_once(session):
+            first = move_many(self.engine, session.party, ends_of(area, r.parts),
+                              self._new_messages(session, r, heads), r.sequence)
+        self._ok.append((session, r.sequence, r.count, first))
+
+    def _new_messages(self, session: Session, r: Request, heads: int) -> list[NewMessage]:
+        """Those of the request, whose FRAMEs lie there, before their payloads."""
+        area, at = session.request, heads + r.count * FRAME.size
+        payloads = area[at : at + r.length]
+        return [self.new_message(session, area, heads + i * FRAME.size, payloads)
+                for i in range(r.count)]
 
     def new_message(self, session: Session, area: memoryview, at: int, payloads: memoryview
                     ) -> NewMessage:
@@ -271,3 +285,14 @@ class RequestServer(GroupCommit):
 
     def close(self) -> None:
         """Nothing holds a view of the tables any more."""
+
+
+@contextmanager
+def _named_once(session: Session) -> Iterator[None]:
+    """Each container is named once, also within a request; a refused request has named none."""
+    known = dict(session.containers)
+    try:
+        yield
+    except OmqError:
+        session.containers = known
+        raise

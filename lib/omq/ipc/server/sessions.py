@@ -32,7 +32,6 @@ from omq.core.engine.waiting import Waiter
 from omq.core.redo.last_requests import fair_share
 from omq.format.poolctrl import Answered
 from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
-from omq.ipc.server.claims import Claims
 from omq.ipc.server.doors import Door
 from omq.ipc.server.request_record import Request
 from omq.ipc.server.transport import Transport
@@ -41,6 +40,17 @@ from omq.ipc.wire.errnos import Outcome, outcome
 _SO_PEERGROUPS = 59
 _GROUPS_MAX = 65536
 _MS = 1_000_000
+
+
+@dataclass(slots=True)
+class Claims:
+    """What a client that has outlived its manager says it holds, as far as it has said it.
+    `given`: as core.engine.leases_resumed has it; `unit`: it had a unit of work open."""
+
+    given: tuple[int, int]
+    unit: bool
+    held: list[tuple[int, int]] = field(default_factory=list)  # (QPoolId, lease)
+    took: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

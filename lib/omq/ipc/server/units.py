@@ -37,8 +37,9 @@ from omq.core.engine.state import IDEL
 from omq.core.engine.unit_facts import Facts
 from omq.format.journal import FRAME
 from omq.format.message import DESCRIPTOR
-from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation, Settlement
+from omq.format.wire import GIVEN, REPLY, SETTLE, Key, Operation
 from omq.ipc.server.foreign_messages import read_parts
+from omq.ipc.server.request_record import ends_of
 from omq.ipc.server.sessions import Session
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class UnitPlane:
 
     def _backout(self, session: Session, r: Request) -> None:
         self.forget(session)
-        lost = self._server.engine.units.back_out(session.party, _rows(session.request, r.parts))
+        lost = self._server.engine.units.back_out(session.party, ends_of(session.request, r.parts))
         if r.want:  # the last of its requests
             self._server.engine.units.backed_out()
             self._end(session)
@@ -230,7 +231,7 @@ class UnitPlane:
             raise BadRequest(reason="the part of a unit of work does not fit the request")
         staged = self._staged.setdefault(session.party.client, Staged())
         self._grow(session, staged, (r.parts + r.count) * FRAME.size + r.length, r.parts + r.count)
-        staged.taken += _rows(area, r.parts)
+        staged.taken += ends_of(area, r.parts)
         copy = memoryview(bytes(area[heads : payloads_at + r.length]))
         payloads = copy[r.count * FRAME.size :]
         known = session.containers  # they stay the session's until the commit
@@ -256,15 +257,3 @@ class UnitPlane:
             raise UnitsFull(bytes=self._bytes.total())
         staged.bytes += size
         self._bytes[uid] += size
-
-
-def _rows(area: memoryview, count: int) -> list[Verdict]:
-    if count * SETTLE.size > len(area):
-        raise BadRequest(reason=f"{count} messages of a unit of work do not fit the request")
-    out = []
-    for i in range(count):
-        kind, _, _, entry, qpool, lease, _, _, _ = SETTLE.unpack_from(area, i * SETTLE.size)
-        if kind != Settlement.DONE:
-            raise BadRequest(reason="a message of a unit of work is taken, nothing else")
-        out.append(Verdict(kind, entry, qpool, lease))
-    return out

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from omq.base.errors import NoAuthority
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import POISON
 from omq.core.engine.unit_facts import UnitInDoubt
@@ -31,19 +30,12 @@ class UnitsPlane:
     def units(self, session: Session, question: Question) -> Question:
         """The next of them, by number."""
         behind, uid = int(question.get("behind", 0)), session.party.uid
-        every = session.trusted or self._may_see_all(session)
+        every = session.trusted or self._sessions.allows(session, "admin", POISON)
         listed = sorted((unit for number, unit in self._engine.in_doubt.units.items()
                          if number > behind and (every or unit.facts.uid == uid)),
                         key=lambda unit: unit.number)
         return {"units": [self._row(unit) for unit in listed[:ROWS_MAX]],
                 "more": len(listed) > ROWS_MAX}
-
-    def _may_see_all(self, session: Session) -> bool:
-        try:
-            self._sessions.check(session, "admin", POISON)
-        except NoAuthority:
-            return False
-        return True
 
     def _row(self, unit: UnitInDoubt) -> Question:
         in_doubt, rules, facts = self._engine.in_doubt, self._engine.rules, unit.facts

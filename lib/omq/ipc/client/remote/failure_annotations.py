@@ -8,9 +8,10 @@ The others are what clients of RabbitMQ look for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
+from omq.base.clock import NS_PER_MS, local_moment
 from omq.format.amqp_types import Symbol, Timestamp
 from omq.ipc.client.failures import Failure
 
@@ -40,14 +41,10 @@ def failure_in(said: Mapping[Any, Any] | None) -> Failure | None:
         return None
     return Failure(
         str(found[_QUEUE]), str(found.get(_CAUSE, "")), str(found.get(_REASON, "")),
-        int(found.get(_ATTEMPTS, 0)), _moment(found.get(_FIRST, 0)), _moment(found.get(_LAST, 0)))
+        int(found.get(_ATTEMPTS, 0)),
+        local_moment(int(found.get(_FIRST, 0)) * NS_PER_MS),
+        local_moment(int(found.get(_LAST, 0)) * NS_PER_MS))
 
 
 def _milliseconds(moment: datetime | None) -> Timestamp | None:
     return None if moment is None else Timestamp(int(moment.timestamp() * 1000))
-
-
-def _moment(milliseconds: int) -> datetime | None:
-    if not milliseconds:
-        return None
-    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC).astimezone()
