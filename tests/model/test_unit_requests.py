@@ -41,7 +41,7 @@ def part(instance: Instance, who: Client, operation: Operation, new: int = 1, si
 
 def nothing_kept(instance: Instance) -> None:
     plane = instance.server.units
-    assert (plane._staged, plane._bytes.total()) == ({}, 0)
+    assert (plane.kept, plane.bytes_by_user.total()) == ({}, 0)
     assert instance.core.t.messages.used == 0
 
 
