@@ -30,6 +30,8 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "5 staged back", "1 quiet bounds", "1 quiet limited", "4 quiet limited")
 OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
+OF_UNITS: Final = ("fast/unit_parts.py",)
+"""The same where units have several requests."""
 
 
 _GOES_ON: Final = (
@@ -169,7 +171,8 @@ MUTANTS: Final = (
             "        if (session.auxiliary"),
     _mutant("a taker's id is passed over", "unit", " or r.flags or r.correlation\n", "\n"),
     _mutant("payloads of a unit in another order", "put",
-            "self._h32[32 * i + 12] != (at if i < kept else at - base)\n                    or ", ""),
+            "self._h32[32 * i + 12] != (at if i < kept else at - base)\n                    or ",
+            ""),
     _mutant("no room for a reply", "move",
             "\n                or not self._frames.fits(2, r.length)):", "):"),
     _mutant("a reply is by itself", "move",
@@ -309,8 +312,10 @@ MUTANTS: Final = (
             "        rows += count\n", "        rows = count\n"),
     _mutant("a part of a batch is not plain", "put",
             "or self._h16[64 * i + 31]\n", "\n"),
-    _mutant("payloads of a batch reach too far", "put", "return total if total <= length else -1",
-            "return total"),
+    _mutant("payloads of a batch reach too far", "put",
+            "if total > length or (self._grouped and", "if (self._grouped and"),
+    _mutant("a member that does not say of which group is put", "put",
+            "                if not self._keys[i]:\n                    return False\n", ""),
     _mutant("a batch has no result frame", "put", "(0 if i else opening)", "0"),
     _mutant("a batch has no end", "put", " | (_END if i == count - 1 else 0)", ""),
     _mutant("slots of a batch in another order", "put",
@@ -424,9 +429,10 @@ MUTANTS: Final = (
             "c.e_state[entry] == _READY and c.e_sequence[entry] == sequence\n",
             "c.e_sequence[entry] == sequence\n"),
     _mutant("a number in a group is lost", "groups", " = key, number\n", " = key, 0\n"),
-    _mutant("a number in a group is short", "groups", " | said[_NUMBER + 1] << 8", ""),
+    _mutant("a number in a group is short", "groups",
+            "self.number = self._halves[13]", "self.number = self._halves[13] & 0xFF0000FF"),
     _mutant("who is the last is lost", "groups",
-            "        self.number |= cython.cast(cython.uint, said[_NUMBER + 3]) << 24\n", ""),
+            "self.number = self._halves[13]", "self.number = self._halves[13] & 0xFFFFFF"),
     _mutant("the number of a message put alone", "put",
             "            self._number = self._rings.number\n", ""),
     _mutant("the number of a message of a batch", "put",
@@ -434,20 +440,42 @@ MUTANTS: Final = (
     _mutant("numbers are not counted", "groups",
             "            self._groups.count(entry, group, 1)\n", "            pass\n"),
     _mutant("who comes without a number changes nothing", "groups",
-            "if number or (self._numbered and group in self._numbered):", "if number:"),
+            "        if number or self._numbered:\n", "        if number:\n"),
+    _mutant("a number makes another group", "groups", "if number or group in self._numbered:",
+            "if True:"),
     _mutant("numbers that leave are counted", "groups",
             "            self._groups.count(entry, group, -1)\n", "            pass\n"),
     _mutant("a group that is whole by a settlement tells nobody", "groups",
-            "                self._whole = self._fronts[group]\n", "                pass\n"),
+            "                    self._whole = self._groups.fronts[group]\n",
+            "                    pass\n"),
     _mutant("a group that was whole before is told of again", "groups",
-            "        self._whole = -1\n        if numbered:", "        if numbered:"),
+            "        self._whole = -1\n        if following", "        if following"),
     _mutant("all members have the turn", "groups", "        return turn", "        return True"),
     _mutant("a ring is not closed", "groups",
             "self._after[last] = self._before[first] = entry", "self._after[last] = entry"),
-    _mutant("a group of one stays", "groups", "            del self._fronts[group]\n",
-            "            pass\n"),
-    _mutant("the turn is taken from the front", "groups", "            if front == entry:\n",
-            "            if True:\n"),
+    _mutant("a group of one stays", "groups",
+            "        if following == entry:\n            self._drop(entry, chain)\n",
+            "        if following == entry:\n            pass\n"),
+    _mutant("the turn is taken from the front", "groups",
+            "            if self._drop(entry, chain):\n",
+            "            if self._drop(entry, chain) or True:\n"),
+    _mutant("the next of a group is no front", "groups",
+            "                self._enter(following, chain)\n", "                pass\n"),
+    _mutant("a group of another queue is joined", "groups",
+            "\n                and self._c.e_queue[entry] == queue)", ")"),
+    _mutant("a group of the same hash is joined", "groups",
+            "return (self._keys[self._c.e_message[entry]] == key\n                and ",
+            "return bool("),
+    _mutant("a chain of fronts is cut", "groups",
+            "            self._following[before - 1] = self._following[entry]\n",
+            "            self._following[before - 1] = 0\n"),
+    _mutant("fronts are in another chain", "groups", "spread: cython.ulonglong = queue",
+            "spread: cython.ulonglong = 0 * queue"),
+    _mutant("fronts are not counted", "groups",
+            "        self._first[chain] = entry + 1\n        self._fronts[0] += 1\n",
+            "        self._first[chain] = entry + 1\n"),
+    _mutant("another id has the key of a recent one", "groups",
+            "\n                or self._recent[3 * place + 2] != c):", "):"),
     _mutant("a turn is taken in any state", "groups",
             "if self._c.e_state[following] == _READY:", "if True:"),
     _mutant("who takes the turn is counted as waiting", "groups",
@@ -717,8 +745,9 @@ def main(names: list[str]) -> int:
             if names and mutant.name not in names:
                 continue
             words, plain = beside(mutant, root / f"{number}"), 0
-            seeds = sorted(SEEDS, key=lambda seed: "keyed" not in seed) \
-                if mutant.file in OF_KEYS else SEEDS
+            shows = "keyed" if mutant.file in OF_KEYS else "staged"
+            seeds = sorted(SEEDS, key=lambda seed: shows not in seed) \
+                if mutant.file in (*OF_KEYS, *OF_UNITS) else SEEDS
             for seed in () if words else seeds:
                 if seed not in off:
                     off[seed] = run(None, root / f"off {seed}", seed)

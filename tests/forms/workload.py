@@ -875,7 +875,7 @@ class Workload:
         units = self.instance.server.units
         return (
             [(client, each.messages, each.bytes) for client, each in sorted(units.kept.items())],
-            sorted(units.bytes_by_user.items()),
+            sorted((+units.bytes_by_user).items()),
             core.next_qpool, core.active, sorted(core.runnable), sorted(core.due),
             sorted(core.moments),
             sorted(core.leases), sorted(core.lanes.items()), sorted(core.runs.items()),
@@ -895,7 +895,7 @@ class Workload:
             sorted(cast(Any, core.volatile).live.items()),
             sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
             core.times.over.tolist()[: t.messages.high],
-            core.groups.fronts, core.groups.waiting,
+            sorted(core.groups.fronts.items()), core.groups.waiting,
             [(group, each.members, sorted(each.lasts.items()))
              for group, each in sorted(core.groups.numbered.items())],
             [(slot, core.groups.keys[slot], core.groups.numbers[slot])

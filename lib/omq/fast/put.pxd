@@ -44,6 +44,7 @@ cdef class Puts:
                  unsigned long long sequence) except -1
     cdef Py_ssize_t _plain(self, Py_ssize_t count, unsigned int persistent,
                            object payloads) except? -1
+    cdef bint _grouped_by(self, Py_ssize_t count, const unsigned char[::1] payloads) except -1
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
     cdef int _mark_all(self, unsigned int queue, Py_ssize_t count, object payloads) except -1
     cdef list _split(self, Py_ssize_t count, object payloads)

@@ -247,13 +247,24 @@ class Puts:
                 self._given = True
             if self._h16[64 * i + 1] & _GROUPED:
                 self._grouped = True
+            total += self._h32[32 * i + 10]
+        if total > length or (self._grouped and not self._grouped_by(count, payloads)):
+            return -1
+        return total
+
+    def _grouped_by(self, count: cython.Py_ssize_t, payloads: Any) -> cython.bint:
+        """Note the groups of those that have one. False: one of them does not say which."""
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = 0
+        for i in range(count):
+            if self._h16[64 * i + 1] & _GROUPED:
                 if self._h32[32 * i + 10] > _DESCRIPTOR:
-                    self._keys[i] = self._rings.key(payloads, total)
+                    self._keys[i] = self._rings.key(payloads, at)
                     self._numbers[i] = self._rings.number
                 if not self._keys[i]:
-                    return -1
-            total += self._h32[32 * i + 10]
-        return total if total <= length else -1
+                    return False
+            at += self._h32[32 * i + 10]
+        return True
 
     def _longest(self, count: cython.Py_ssize_t) -> cython.ulonglong:
         i: cython.Py_ssize_t
