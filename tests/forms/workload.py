@@ -2,7 +2,7 @@
 index says, what was written, what was answered, and what the engine keeps in memory.
 
     python -m tests.forms.workload FOLDER SEED GROUPS [fuzz | quiet] [limited | keyed] [back]
-        [numbered] [refused] [barriers] [members] [bounds]
+        [numbered] [refused] [barriers] [members] [bounds] [staged]
 
 The form is chosen by OMQ_FAST. Two forms that do the same print the same lines; tests/forms/
 test_forms.py compares them. `fuzz`: most requests are mutilated. `quiet`: hardly anything but plain
@@ -14,8 +14,9 @@ has the key of a message in doubt is held. `numbered`: most members of groups ha
 groups are whole, and many readers want such. `refused`: units of eight at most, readers and who has
 no right to a queue take for units, payloads do not lie in the order of their heads. `barriers`:
 many messages that are put wait until others are done. `members`: most clients are other users than
-the spool's owner. `bounds`: a block is full with a dozen frames, and the wall clock is set while no
-time passes, also behind a start. Clocks and the uuid are fixed, so nothing depends on the run.
+the spool's owner. `bounds`: a block is full with a dozen frames, and the wall clock is set
+while no time passes, also behind a start. `staged`: units come in several requests, and some are
+larger than what a group collects. Clocks and the uuid are fixed, so nothing depends on the run.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import CONTAINER, IDEL, PERSISTENT, POISON, SPECIAL_QUEUES, Core
 from omq.fast.reader_note import Note
 from omq.format.index import Counter, EntryState
+from omq.format.journal import FRAME
 from omq.format.message import (
     LAST_IN_GROUP,
     Part,
@@ -142,18 +144,19 @@ class Workload:
 
     def __init__(self, root: Path, seed: int, *, fuzz: bool, quiet: bool,
                  limits: dict[int, LimitRules], back: bool, numbered: bool,
-                 refused: bool, barriers: bool, members: bool, bounds: bool) -> None:
+                 refused: bool, barriers: bool, members: bool, bounds: bool, staged: bool) -> None:
         self.disk = _Recorder()
         durable.use(self.disk)
         self.limits, self.keyed = limits, limits is UNRATED
         made = [replace(each, limits=limits.get(each.queue))
-                for each in rules(quiet=quiet or self.keyed or numbered)]
+                for each in rules(quiet=quiet or self.keyed or numbered or staged)]
         self.instance = Instance(root, made)
         self.instance.settings = replace(self.instance.settings, block_frames_max=52)
         self.random = random.Random(seed)
         self.fuzz, self.quiet, self.back, self.numbered = fuzz, quiet, back, numbered
         self.refused, self.barriers, self.members = refused, barriers, members
-        self.bounds = bounds
+        self.bounds, self.staged = bounds, staged
+        self.lasting = dict.fromkeys(UNITS, 1)  # is what they put persistent?
         if refused:
             self.instance.settings = replace(self.instance.settings, unit_messages_max=8)
         self.odd = 0.03 if seed % 2 else 0.3  # how much of it is not plain
@@ -164,6 +167,10 @@ class Workload:
             self.odd, self.leaving, self.changing = 0.003, 0.03, 0.01
         if self.keyed and not quiet:  # few ask at once, and of what is plain
             self.odd, self.certain, self.leaving, self.changing = self.odd / 4, 0.05, 0.02, 0.03
+        if staged:
+            self.odd, self.leaving, self.changing = self.odd / 9, 0.02, 0.02
+            self.instance.settings = replace(self.instance.settings, units_bytes_max=20_000,
+                                             block_bytes_max=8_000)
         if numbered:
             self.certain, self.odd = 0.7, self.odd / 4
         if bounds:
@@ -506,14 +513,22 @@ class Workload:
             each.qpool, each.lease + (r.random() < self.odd / 20), 0, 0, 0) for each in held]
         if operation != Operation.STAGE:
             client.held = {}
+        elif self.staged:
+            for key in [*client.held][:3]:
+                del client.held[key]
         prepares = operation == Operation.PREPARE
-        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet or prepares else 20)[
+        count = r.choice((0, 0, 1, 1, 2, 3, 3 if self.quiet or prepares or (
+            self.staged and r.random() < 0.6) else 20)[
             2 * (not rows) * (not self.back) :])
         keys = r.choices((b"", b"", b"", b"", *KEYS[prepares * 3 :]), k=count)
         said = [encoded(one, given=key) for queue, key in zip(
             r.choices((A, B, C), k=count), keys, strict=True)
                 for one in self._drafts(1, queue, key, 0.05 if prepares else 0.25)]
         lasting = PutFlag.PERSISTENT if r.random() < 0.7 or prepares else 0
+        staged = self._staged(client)
+        if any(staged):
+            lasting = PutFlag(self.lasting[client.number])
+        self.lasting[client.number] = int(lasting)
         for each in said if r.random() > self.odd / 3 else ():
             each.flags = each.flags & ~int(PutFlag.PERSISTENT) | int(lasting)
         if said and r.random() < self.odd / 3:
@@ -530,8 +545,17 @@ class Workload:
         name = name if prepares else b""
         area = b"".join([*rows, *heads, *(each.payload for each in said), name])
         return self._packed(client, operation, area, parts=len(rows), count=len(said), length=at,
-                            queue=len(name), argument=len(rows) + (r.random() < self.odd / 9),
-                            want=len(said) + (r.random() < self.odd / 9))
+                            queue=len(name),
+                            argument=staged[0] + len(rows) + (r.random() < self.odd / 9),
+                            want=staged[1] + len(said) + (r.random() < self.odd / 9))
+
+    def _staged(self, client: Client) -> tuple[int, int]:
+        """What its unit has taken and put so far; nothing where units are not `staged`."""
+        known = self.instance.server.units.of(client.live)
+        if known is None or not self.staged:
+            return 0, 0
+        return (len(known.taken) + len(known.rows) // SETTLE.size,
+                len(known.new) + len(known.heads) // FRAME.size)
 
     def _commit(self, client: Client) -> bytes:
         return self._unit(client, Operation.COMMIT)
@@ -616,9 +640,14 @@ class Workload:
             if self.refused and client.queue and r.random() < 0.1:
                 batch.append(self._take(client))  # a reader's
                 continue
+            if (self.staged and client.number in UNITS and r.random() < 0.7
+                    and client.live.party.active != len(client.held) + self._staged(client)[0]):
+                batch.append(self._backout(client))
+                continue
             if client.number in UNITS:
                 batch.append(r.choices((self._take, self._commit, self._stage, self._backout,
                                         self._prepare, self._resolve),
+                                       (5, 3, 5, 0.1, 2, 3) if self.staged else
                                        (5, 1, 0, 0.1, 4, 3) if self.back else
                                        (5, 3, self.odd, 0.3, 2, 3))[0](client))
                 continue
@@ -627,7 +656,7 @@ class Workload:
                 batch.append((self._put_many if room and r.random() < 0.5 else self._next)(client))
                 continue
             puts, nexts = 5, 0 if client.number == STRANGER else 9
-            if self.keyed and not self.quiet:  # limits hold up what is there
+            if (self.keyed or self.staged) and not self.quiet:  # limits hold up what is there
                 puts = 5 if self._messages() < MESSAGES // 3 else 0
             if self.quiet:
                 puts = 2 if self._messages() < MESSAGES // 2 else 0
@@ -683,8 +712,8 @@ class Workload:
         not plain."""
         r = self.random
         if not self.quiet:
-            most = min(len(idle), 4) if self.keyed or self.numbered else len(idle)
-            units = [each for each in idle if self.back and each.number in UNITS]
+            most = min(len(idle), 4) if self.keyed or self.numbered or self.staged else len(idle)
+            units = [each for each in idle if (self.back or self.staged) and each.number in UNITS]
             asking = r.sample(idle, r.randrange(most + 1))
             return asking + [each for each in units if each not in asking]
         plain = [each for each in idle if each.queue in (A, B, C) or each.number in UNITS
@@ -843,7 +872,10 @@ class Workload:
         """What the engine keeps beside the tables."""
         engine, core = self.instance.engine, self.instance.core
         t, block, slots = core.t, core.block, cast(Any, core.slots)
+        units = self.instance.server.units
         return (
+            [(client, each.messages, each.bytes) for client, each in sorted(units.kept.items())],
+            sorted((+units.bytes_by_user).items()),
             core.next_qpool, core.active, sorted(core.runnable), sorted(core.due),
             sorted(core.moments),
             sorted(core.leases), sorted(core.lanes.items()), sorted(core.runs.items()),
@@ -863,7 +895,7 @@ class Workload:
             sorted(cast(Any, core.volatile).live.items()),
             sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
             core.times.over.tolist()[: t.messages.high],
-            core.groups.fronts, core.groups.waiting,
+            sorted(core.groups.fronts.items()), core.groups.waiting,
             [(group, each.members, sorted(each.lasts.items()))
              for group, each in sorted(core.groups.numbered.items())],
             [(slot, core.groups.keys[slot], core.groups.numbers[slot])
@@ -910,7 +942,7 @@ def main(arguments: list[str]) -> int:
                     limits=LIMITS if "limited" in rest else UNRATED if "keyed" in rest else {},
                     back="back" in rest, numbered="numbered" in rest, refused="refused" in rest,
                     barriers="barriers" in rest, members="members" in rest,
-                    bounds="bounds" in rest)
+                    bounds="bounds" in rest, staged="staged" in rest)
     for _ in range(int(groups)):
         print(work.group())
         work.settle_down()

@@ -9,6 +9,7 @@ from omq.base import errors
 from omq.core.engine.state import IDEL
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
+from omq.ipc.server.fast_server import FastServer
 from omq.ipc.server.units import UnitLimits
 from tests.model.driver import A, B, draft, encoded
 from tests.model.instance import Client, Instance
@@ -41,7 +42,7 @@ def part(instance: Instance, who: Client, operation: Operation, new: int = 1, si
 
 def nothing_kept(instance: Instance) -> None:
     plane = instance.server.units
-    assert (plane._staged, plane._bytes.total()) == ({}, 0)
+    assert (plane.kept, plane.bytes_by_user.total()) == ({}, 0)
     assert instance.core.t.messages.used == 0
 
 
@@ -147,3 +148,62 @@ def test_a_message_that_is_named_twice_comes_back_once(instance: Instance) -> No
     assert who.live.party.active == 0
     t = instance.core.t
     assert (t.q_ready[B], t.q_active[B], t.q_depth[B]) == (1, 0, 1)
+
+
+def fast(instance: Instance) -> int:
+    """Requests that the fast path took; 0: it is off."""
+    server = instance.server
+    return server.fast if isinstance(server, FastServer) else 0
+
+
+def test_plain_parts_are_kept_as_bytes_and_end_as_one(instance: Instance) -> None:
+    who, other = client(instance), client(instance, 1)
+    part(instance, who, Operation.COMMIT, want=1)  # its pool file is chosen
+    part(instance, other, Operation.COMMIT, want=1)
+    before, on = fast(instance), instance.core.t.messages.used
+    for _ in range(2):
+        assert part(instance, who, Operation.STAGE, 2) == (2, 0, 0)
+    plane = instance.server.units
+    assert plane.holds(B)
+    assert not plane.holds(A)
+    assert instance.core.t.messages.used == on
+    assert part(instance, other, Operation.COMMIT, want=1) == (1, 3, 0)  # staged by another one
+    assert part(instance, who, Operation.COMMIT, 1, want=5) == (5, 4, 0)
+    assert (plane.kept, plane.bytes_by_user.total()) == ({}, 0)
+    assert not plane.holds(B)
+    assert fast(instance) - before == (4 if isinstance(instance.server, FastServer) else 0)
+    assert [len(instance.body(qpool)) for qpool in range(4, 9)] == [len(instance.body(3))] * 5
+    one = instance.core.t.slot_of(4)
+    assert {instance.core.t.m_lsn[instance.core.t.slot_of(qpool)] for qpool in range(4, 9)} == {
+        *range(instance.core.t.m_lsn[one], instance.core.t.m_lsn[one] + 5)}
+
+
+def test_a_part_that_is_not_plain_makes_the_unit_the_engines(instance: Instance) -> None:
+    """What was kept before it comes first still, and is judged with it."""
+    who = client(instance)
+    assert part(instance, who, Operation.STAGE, 2) == (2, 0, 0)
+    ready = encoded(draft([Part(A, 4), Part(B, 4)], b"on two queues"))
+    area = ready.head(0) + ready.payload
+    assert ask(instance, who, Operation.STAGE, area=area, count=1,
+               length=len(ready.payload)) == (1, 0, 0)
+    plane = instance.server.units
+    assert [len(each.new) for each in plane.kept.values()] == [3]
+    assert part(instance, who, Operation.STAGE, 1) == (1, 0, 0)
+    assert part(instance, who, Operation.COMMIT, 1, want=5) == (5, 1, 0)
+    t = instance.core.t
+    assert [t.m_parts[t.slot_of(qpool)] for qpool in range(1, 6)] == [1, 1, 2, 1, 1]
+    assert (plane.kept, plane.bytes_by_user.total()) == ({}, 0)
+
+
+def test_a_unit_that_is_refused_behind_kept_parts_leaves_nothing(instance: Instance) -> None:
+    who = client(instance)
+    assert part(instance, who, Operation.STAGE, 2) == (2, 0, 0)
+    row = SETTLE.pack(1, 0, 0, 0, 1, 1, 0, 0, 0)
+    assert isinstance(ask(instance, who, Operation.COMMIT, area=row, parts=1, argument=1, want=2),
+                      errors.LeaseLost)
+    nothing_kept(instance)
+    assert part(instance, who, Operation.STAGE, 2) == (2, 0, 0)
+    assert isinstance(part(instance, who, Operation.STAGE, 1, length=5), errors.BadRequest)
+    nothing_kept(instance)
+    assert part(instance, who, Operation.STAGE, 2) == (2, 0, 0)
+    assert part(instance, who, Operation.COMMIT, 1, want=3) == (3, 1, 0)

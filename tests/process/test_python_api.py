@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import os
 import pydoc
+import signal
+import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +19,11 @@ import pytest
 
 import omq
 import omq.aio
-from omq.base import errors
+from omq.base import errors, form
 from omq.cli import launch
 from omq.ipc.client.connection import Client
-from tests.process.instance import Instance
-from tests.process.processes import WAIT_S
+from tests.process.instance import MANAGER, Instance
+from tests.process.processes import WAIT_S, start
 
 NAN, INF = math.nan, math.inf
 
@@ -404,3 +409,59 @@ def test_a_closed_connection_says_so_at_once(omq_instance: Instance) -> None:
                 lambda: c.reader("A")):
         with pytest.raises(omq.ConnectionClosed):
             ask()
+
+
+PUTS = 200
+
+
+class Calls:
+    """The functions of omq that this thread calls while it is looked at, by module and name."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+
+    def look(self, frame: Any, event: str, _: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and "/omq/" in path:
+            self.seen[f"{path.rpartition('/omq/')[2]}:{frame.f_code.co_qualname}"] += 1
+
+    def of_each_put(self) -> set[str]:
+        """Those that every second put passes, or more."""
+        return {name for name, count in self.seen.items() if count >= PUTS // 2}
+
+
+@pytest.mark.skipif(form.build() is None, reason="no C compiler: apt-get install gcc python3-dev")
+def test_a_plain_put_passes_few_functions(omq_instance: Instance) -> None:
+    """Client and manager together, compiled, whose functions are not seen."""
+    said, says = os.pipe()
+
+    def watched() -> int:
+        calls = Calls()
+
+        def turn(*_: object) -> None:
+            known = sys.getprofile() is not None
+            sys.setprofile(None if known else calls.look)
+            os.write(says, json.dumps(sorted(calls.of_each_put())).encode() + b"\n")
+
+        signal.signal(signal.SIGUSR2, turn)
+        return launch.run(MANAGER, ["--spool", str(omq_instance.root), "--conf",
+                                    str(omq_instance.conf)])
+
+    manager = omq_instance.children[MANAGER] = start(
+        MANAGER, watched, output=omq_instance.output, environment={"OMQ_FAST": form.COMPILED})
+    os.close(says)
+    calls = Calls()
+    with omq_instance.connect() as c, open(said, "rb") as lines:
+        for _ in range(20):  # what is looked up once is known then
+            c.put("A", b"x" * 100)
+        manager.signal(signal.SIGUSR2)
+        assert json.loads(lines.readline()) == []
+        sys.setprofile(calls.look)
+        for _ in range(PUTS):
+            c.put("A", b"x" * 100)
+        sys.setprofile(None)
+        manager.signal(signal.SIGUSR2)
+        passed = {*json.loads(lines.readline()), *calls.of_each_put()}
+    assert {"ipc/client/connection.py:Connection.put", "storage/disk.py:Disk.fdatasync"} <= passed
+    assert len({name.partition(":")[0] for name in passed}) <= 14, sorted(passed)
+    assert len(passed) <= 40, sorted(passed)

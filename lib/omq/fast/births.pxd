@@ -19,6 +19,7 @@ cdef class Births:
     cdef bint takes(self, object session, object party, unsigned int queue, Py_ssize_t count,
                     unsigned long long size) except -1
     cdef bint room(self, Py_ssize_t count, object party) except -1
+    cdef bint knows(self, object session, unsigned int queue) except -1
     cdef bint may(self, object session, str action, unsigned int queue) except -1
     cdef int place(self, object party, unsigned int persistent, list bodies) except -1
     cdef int _appear(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,

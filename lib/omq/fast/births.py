@@ -51,6 +51,11 @@ class Births:
             return False
         return self.may(session, "put", queue) and self.room(count, party)
 
+    def knows(self, session: Any, queue: cython.uint) -> cython.bint:
+        """Is it a queue of users, where this client may put?"""
+        return bool(_FIRST <= queue < self._c.queues and self._c.q_flags[queue] & _IN_USE
+                    and self.may(session, "put", queue))
+
     def may(self, session: Any, action: str, queue: cython.uint) -> cython.bint:
         """Has it this right? Asked for the first time it is looked up, and remembered."""
         known = session.rights.get((action, queue))

@@ -6,10 +6,10 @@ from omq.fast.request cimport Request
 
 cdef unsigned int _DONE, _PREPARE, _PREPARED, _WORD, _ACTIVE, _LAST, _END, _SPECIAL
 cdef unsigned int _PSEUDO, _LIMITED
-cdef Py_ssize_t _COUNT_MAX
 
 cdef class Dones:
     cdef object _core, _entries, _said
+    cdef Py_ssize_t _most
     cdef Columns _c
     cdef Frames _frames
     cdef Keys _limits

@@ -33,27 +33,26 @@ _PREPARE, _PREPARED = int(FrameType.PREPARE), int(EntryState.PREPARED)
 _LAST, _END = int(FrameFlag.LAST_PART), int(FrameFlag.REQUEST_END)
 _PSEUDO, _LIMITED = int(QueueFlag.PSEUDO), int(QueueFlag.LIMITED)
 _SPECIAL = CONTAINER | NOTED | MEMBER
-_COUNT_MAX = 1024
 
 
 class Dones:
-    """See the module."""
+    """See the module. `most`: settlements of a request, or of all requests of a unit of work."""
 
-    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys
-                 ) -> None:
+    def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys,
+                 most: cython.Py_ssize_t) -> None:
         self._core, self._c, self._frames, self._limits = core, columns, frames, keys
-        self._entries = core.t.entries
-        said = memoryview(bytearray(_COUNT_MAX * 40))
+        self._entries, self._most = core.t.entries, most
+        said = memoryview(bytearray(most * 40))
         self._said, self._s8, self._s16 = said, said, said.cast("H")
         self._s32, self._s64 = said.cast("I"), said.cast("Q")
-        self._picked = memoryview(bytearray(4 * _COUNT_MAX)).cast("I")
+        self._picked = memoryview(bytearray(4 * most)).cast("I")
         self._ends = SettledEntries(core, columns, rings, keys, self._picked)
         self._seen = memoryview(bytearray(core.t.layout.entries))
 
     def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
         """All settlements of a SETTLE or NEXT."""
         count: cython.Py_ssize_t = r.count
-        if (not count or count > _COUNT_MAX or r.length
+        if (not count or count > self._most or r.length
                 or count * 40 > len(session.request)):
             return False
         self._said[: count * 40] = session.request[: count * 40]
@@ -95,7 +94,7 @@ class Dones:
 
     def all_of(self, said: Any, count: cython.Py_ssize_t, party: Party) -> cython.bint:
         """The same of `count` settlements."""
-        if count > _COUNT_MAX:
+        if count > self._most:
             return False
         self._said[: count * 40] = said
         return self._judge(count, party)
@@ -149,7 +148,7 @@ class Dones:
         i: cython.Py_ssize_t
         entry: cython.Py_ssize_t
         slot: cython.Py_ssize_t
-        if count > _COUNT_MAX or core.runs or core.suspects:
+        if count > self._most or core.runs or core.suspects:
             return False
         for i in range(count):
             entry = entries[i]

@@ -2,18 +2,28 @@ from omq.fast.columns cimport Columns
 from omq.fast.limited_keys cimport Keys
 
 cdef unsigned int _READY, _IN_GROUP, _PRIORITIES, _KEYED
-cdef Py_ssize_t _AT, _ID, _NUMBER, _KNOWN_MAX, _WAITING, _RETURNED
+cdef Py_ssize_t _AT, _ID, _NUMBER, _KNOWN_MAX, _WAITING, _RETURNED, _SAID, _RECENT_BITS, _BITS
+cdef unsigned long long _SPREAD, _ALL, _MIX
 
 cdef class Rings:
     cdef object _core, _groups
     cdef Columns _c
     cdef Keys _limits
-    cdef unsigned long long[::1] _keys
-    cdef unsigned int[::1] _numbers, _after, _before
-    cdef dict _fronts, _behind, _known, _numbered, _candidates
+    cdef object _bytes
+    cdef unsigned char[::1] _said
+    cdef unsigned long long[::1] _keys, _fronts, _recent, _recent_keys, _words
+    cdef unsigned int[::1] _numbers, _after, _before, _first, _following, _halves
+    cdef dict _behind, _known, _numbered, _candidates
     cdef unsigned int number
     cdef Py_ssize_t _whole
-    cdef unsigned long long key(self, object payload, Py_ssize_t at) except? 0
+    cdef unsigned long long key(self, const unsigned char[::1] payload, Py_ssize_t at) except? 0
+    cdef unsigned long long _hash(self) except? 0
+    cdef Py_ssize_t _chain(self, unsigned int queue, unsigned long long key) except -1
+    cdef bint _is_of(self, Py_ssize_t entry, unsigned int queue, unsigned long long key
+                     ) except -1
+    cdef bint _is_front(self, Py_ssize_t entry, Py_ssize_t chain) except -1
+    cdef bint _drop(self, Py_ssize_t entry, Py_ssize_t chain) except -1
+    cdef int _enter(self, Py_ssize_t entry, Py_ssize_t chain) except -1
     cdef bint join(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,
                    unsigned long long key, unsigned int number) except -1
     cdef Py_ssize_t leave(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue) except -2

@@ -3,7 +3,7 @@ back or take a late turn.
 
 Rings, fronts, counts and lanes are the engine's own, so it and this module may alternate freely.
 Where messages of a group are numbered the engine counts them. A group's key is the hash of its id;
-the hashes of recent ids are remembered.
+the hashes of ids are remembered, those of recent ones where no object is made to find them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
+from omq.core.engine.group_fronts import QUEUE_BITS, SPREAD
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import Core
 from omq.fast.columns import Columns
@@ -21,11 +22,13 @@ from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
 
 _AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT - GROUP_AT, 1 << 17
+_SAID, _RECENT_BITS, _SPREAD, _BITS = _NUMBER + 4, 16, SPREAD, QUEUE_BITS
+_ALL, _MIX = (1 << 64) - 1, 0x9E3779B97F4A7C15
 _READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
 _KEYED = int(QueueFlag.KEYED)
 _WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)
 _POP = heappop
-assert _NUMBER >= _ID
+assert _ID == 24 and _NUMBER == 52
 
 
 class Rings:
@@ -37,21 +40,50 @@ class Rings:
         core.groups.begin()
         self._keys, self._numbers = core.groups.keys, core.groups.numbers
         self._after, self._before = core.groups.after, core.groups.before
-        self._fronts, self._behind = core.groups.fronts, core.groups.waiting
+        fronts = core.groups.fronts
+        self._first, self._following, self._fronts = fronts.first, fronts.following, fronts.count
+        self._behind = core.groups.waiting
         self._numbered, self._candidates = core.groups.numbered, core.groups.candidates
         self._known: dict[bytes, int] = {}  # keys of group ids
+        # The same of recent ones, each in the only place where it may be: three words, and keys.
+        self._recent = memoryview(bytearray(24 << _RECENT_BITS)).cast("Q")
+        self._recent_keys = memoryview(bytearray(8 << _RECENT_BITS)).cast("Q")
+        said = memoryview(bytearray(56))  # what the last payload said
+        self._bytes, self._said, self._words = said, said, said.cast("Q")
+        self._halves = said.cast("I")
         self.number = 0  # in its group, of the message whose key was asked for last
         self._whole = -1  # the front of the group that a message left last, if it may be whole now
 
     def key(self, payload: Any, at: cython.Py_ssize_t) -> cython.ulonglong:
         """The key of the group that a payload's descriptor, from `at` on, names, and its `number`;
         0: it has no whole descriptor. They are read once: a client may write there meanwhile."""
-        said: bytes = bytes(payload[at + _AT : at + _AT + _NUMBER + 4])
-        if len(said) < _NUMBER + 4:
+        i: cython.Py_ssize_t
+        if len(payload) < at + _AT + _SAID:
             return 0
-        group = said[:_ID]
-        self.number = said[_NUMBER] | said[_NUMBER + 1] << 8 | said[_NUMBER + 2] << 16
-        self.number |= cython.cast(cython.uint, said[_NUMBER + 3]) << 24
+        if cython.compiled:
+            for i in range(_ID):
+                self._said[i] = payload[at + _AT + i]
+            for i in range(_NUMBER, _SAID):
+                self._said[i] = payload[at + _AT + i]
+        else:
+            self._said[:_SAID] = payload[at + _AT : at + _AT + _SAID]
+        self.number = self._halves[13]
+        a: cython.ulonglong = self._words[0]
+        b: cython.ulonglong = self._words[1]
+        c: cython.ulonglong = self._words[2]
+        mixed: cython.ulonglong = (a ^ b) * _MIX & _ALL
+        mixed = (mixed ^ mixed >> 32 ^ c) * _MIX & _ALL
+        place: cython.Py_ssize_t = mixed >> (64 - _RECENT_BITS)
+        if (self._recent[3 * place] != a or self._recent[3 * place + 1] != b
+                or self._recent[3 * place + 2] != c):
+            self._recent[3 * place], self._recent[3 * place + 1] = a, b
+            self._recent[3 * place + 2] = c
+            self._recent_keys[place] = self._hash()
+        return self._recent_keys[place]
+
+    def _hash(self) -> cython.ulonglong:
+        """The key of the id that was read last."""
+        group = bytes(self._bytes[:_ID])
         found = self._known.get(group)
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
@@ -65,48 +97,90 @@ class Rings:
         """As Groups.born and arrive, and the count of what must wait. Has it the turn?"""
         self._keys[slot], self._numbers[slot] = key, number
         self._c.m_flags[slot] |= _IN_GROUP
-        group = self._group(queue, key)
-        first: cython.Py_ssize_t
+        first: cython.uint = self._first[self._chain(queue, key)] if self._fronts[0] else 0
         last: cython.uint
-        front = self._fronts.get(group)
-        turn: cython.bint = front is None
-        if front is None:
-            self._fronts[group] = entry
+        turn: cython.bint
+        while first and not self._is_of(first - 1, queue, key):
+            first = self._following[first - 1]
+        turn = first == 0
+        if turn:
+            self._enter(entry, self._chain(queue, key))
             self._after[entry] = self._before[entry] = entry
         else:
-            first = front
+            first -= 1
             last = self._before[first]
             self._after[last] = self._before[first] = entry
             self._before[entry], self._after[entry] = last, first
             self._count(queue, 1)
-        if number or (self._numbered and group in self._numbered):
-            self._groups.count(entry, group, 1)
+        if number or self._numbered:
+            group = self._group(queue, key)
+            if number or group in self._numbered:
+                self._groups.count(entry, group, 1)
         return turn
 
     def leave(self, slot: cython.Py_ssize_t, entry: cython.Py_ssize_t, queue: cython.uint
               ) -> cython.Py_ssize_t:
         """As Groups.leave, of one that was handed out; the READY one after it that has the turn
         now, -1: there is none. `follow` must be told of it."""
-        group = self._group(queue, self._keys[slot])
+        key: cython.ulonglong = self._keys[slot]
         following: cython.uint = self._after[entry]
         last: cython.uint = self._before[entry]
-        front: cython.Py_ssize_t = self._fronts[group]
-        numbered: cython.bint = bool(self._numbered) and group in self._numbered
+        chain: cython.Py_ssize_t = self._chain(queue, key)
         found: cython.Py_ssize_t = -1
+        self._whole = -1
         if following == entry:
-            del self._fronts[group]
+            self._drop(entry, chain)
         else:
             self._after[last], self._before[following] = following, last
-            if front == entry:
-                self._fronts[group] = following
+            if self._drop(entry, chain):
+                self._enter(following, chain)
                 if self._c.e_state[following] == _READY:
                     found = following
-        self._whole = -1
-        if numbered:
-            self._groups.count(entry, group, -1)
-            if group in self._candidates.get(queue, ()):
-                self._whole = self._fronts[group]
+        if self._numbered:
+            group = self._group(queue, key)
+            if group in self._numbered:
+                self._groups.count(entry, group, -1)
+                if group in self._candidates.get(queue, ()):
+                    self._whole = self._groups.fronts[group]
         return found
+
+    def _chain(self, queue: cython.uint, key: cython.ulonglong) -> cython.Py_ssize_t:
+        """As Fronts has it."""
+        spread: cython.ulonglong = queue
+        return (key ^ spread * _SPREAD) & self._c.mask
+
+    def _is_of(self, entry: cython.Py_ssize_t, queue: cython.uint, key: cython.ulonglong
+               ) -> cython.bint:
+        """Is this front that of the group?"""
+        return (self._keys[self._c.e_message[entry]] == key
+                and self._c.e_queue[entry] == queue)
+
+    def _is_front(self, entry: cython.Py_ssize_t, chain: cython.Py_ssize_t) -> cython.bint:
+        at: cython.uint = self._first[chain]
+        while at and at != entry + 1:
+            at = self._following[at - 1]
+        return at != 0
+
+    def _enter(self, entry: cython.Py_ssize_t, chain: cython.Py_ssize_t) -> None:
+        """It is a front."""
+        self._following[entry] = self._first[chain]
+        self._first[chain] = entry + 1
+        self._fronts[0] += 1
+
+    def _drop(self, entry: cython.Py_ssize_t, chain: cython.Py_ssize_t) -> cython.bint:
+        """It is a front no more. False: it was none."""
+        at: cython.uint = self._first[chain]
+        before: cython.uint = 0
+        while at and at != entry + 1:
+            before, at = at, self._following[at - 1]
+        if not at:
+            return False
+        if before:
+            self._following[before - 1] = self._following[entry]
+        else:
+            self._first[chain] = self._following[entry]
+        self._fronts[0] -= 1
+        return True
 
     def follow(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
         """What `leave` has found takes its turn, and who waits for a whole group looks if that is
@@ -125,8 +199,7 @@ class Rings:
 
     def detach(self, entry: cython.Py_ssize_t, queue: cython.uint) -> cython.bint:
         """As Lanes.detach, of a member that has not the turn. False: it has."""
-        group = self._group(queue, self._keys[self._c.e_message[entry]])
-        if self._fronts[group] == entry:
+        if self._is_front(entry, self._chain(queue, self._keys[self._c.e_message[entry]])):
             return False
         self._count(queue, -1)
         return True
@@ -149,7 +222,7 @@ class Rings:
     def _group(self, queue: cython.uint, key: cython.ulonglong) -> Any:
         """As Groups.of."""
         number: Any = queue
-        return number << 64 | key
+        return number << _BITS | key
 
     def _count(self, queue: cython.uint, change: cython.longlong) -> None:
         """As Groups.waits."""

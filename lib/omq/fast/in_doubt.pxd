@@ -4,9 +4,10 @@ from omq.fast.frames cimport Frames
 from omq.fast.limited_keys cimport Keys
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
+from omq.fast.unit_parts cimport Parts
 
 cdef unsigned int _COMMIT, _IN_GROUP, _READY, _PREPARED, _KEYED
-cdef Py_ssize_t _SETTLE, _FRAME, _PUTS
+cdef Py_ssize_t _PUTS
 
 cdef class Doubts:
     cdef object _core, _in_doubt, _plane
@@ -15,7 +16,8 @@ cdef class Doubts:
     cdef Puts _puts
     cdef Dones _dones
     cdef Keys _limits
-    cdef bint prepare(self, Request r, object session, object area, object party) except -1
+    cdef Parts _parts
+    cdef Py_ssize_t prepare(self, Request r, object session, object area, object party) except -2
     cdef unsigned long long commit(self, Request r, object session, object party) except? 0
     cdef Py_ssize_t _took(self, list entries, unsigned int number) except? -1
     cdef int _appear(self, Py_ssize_t entry, unsigned long long sequence) except -1

@@ -1,7 +1,8 @@
-"""Units of work in two phases, as core.engine.in_doubt: PREPARE of what one request says, and the
-RESOLVE that commits. What is taken and put is plain, as omq.fast.done and omq.fast.put have it, and
-all of it persistent; new messages of a group, and a backout, are the engine's. So is the message
-that represents the unit, in both phases: all units share one.
+"""Units of work in two phases, as core.engine.in_doubt: PREPARE, in one request or behind others
+(omq.fast.unit_parts), and the RESOLVE that commits. What is taken and put is plain, as
+omq.fast.done and omq.fast.put have it, and all of it persistent; new messages of a group, and a
+backout, are the engine's. So is the message that represents the unit, in both phases: all units
+share one.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from omq.fast.frames import Frames
 from omq.fast.limited_keys import Keys
 from omq.fast.put import Puts
 from omq.fast.request import Request
+from omq.fast.unit_parts import Parts
 from omq.format.index import Counter, EntryState, QueueFlag
-from omq.format.journal import FRAME, FrameType
-from omq.format.wire import SETTLE
+from omq.format.journal import FrameType
 
-_SETTLE, _FRAME, _PUTS = SETTLE.size, FRAME.size, int(Counter.PUTS)
-_COMMIT, _IN_GROUP = int(FrameType.COMMIT), GROUPED
+_PUTS, _COMMIT, _IN_GROUP = int(Counter.PUTS), int(FrameType.COMMIT), GROUPED
 _READY, _PREPARED, _KEYED = (int(EntryState.READY), int(EntryState.PREPARED),
                              int(QueueFlag.KEYED))
 
@@ -34,46 +34,47 @@ class Doubts:
     """See the module. `plane`: ipc.server.units."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames, puts: Puts, dones: Dones,
-                 keys: Keys, in_doubt: InDoubt, plane: Any) -> None:
+                 keys: Keys, in_doubt: InDoubt, parts: Parts, plane: Any) -> None:
         self._core, self._c, self._frames, self._puts, self._dones = (
             core, columns, frames, puts, dones)
-        self._limits, self._in_doubt, self._plane = keys, in_doubt, plane
+        self._limits, self._in_doubt, self._parts, self._plane = keys, in_doubt, parts, plane
 
-    def prepare(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
-        """A PREPARE; the QPoolId of the unit's message is the answer. `area`: its bytes."""
-        taken: cython.Py_ssize_t = r.parts
-        count: cython.Py_ssize_t = r.count
-        heads: cython.Py_ssize_t = _SETTLE * taken
-        payloads: cython.Py_ssize_t = heads + _FRAME * count
-        name: cython.Py_ssize_t = payloads
-        wanted: cython.longlong = r.want
+    def prepare(self, r: Request, session: Any, area: Any, party: Party) -> cython.Py_ssize_t:
+        """A PREPARE; how many messages the unit puts, the QPoolId of the unit's message is the
+        answer then. -1: it is not plain. `area`: its bytes."""
+        parts = self._parts
+        found = None if session.queue or session.waiter is not None else parts.whole(
+            r, session, area, party)
+        if found is None:
+            return -1
+        rows, heads, bodies = found
+        taken: cython.Py_ssize_t = parts.taken
+        count: cython.Py_ssize_t = parts.count
+        name: cython.Py_ssize_t = parts.end
+        size: cython.Py_ssize_t = len(bodies)
         ends: cython.bint = count == 0
         number: cython.uint
-        name += r.length
-        if (name + r.queue > len(area) or session.queue or session.waiter is not None
-                or not taken + count or r.argument != taken or wanted != count
-                or party.active != taken
-                or not self._plane.is_small(taken + count, (taken + count) * _FRAME + r.length)):
-            return False
-        bodies = area[payloads:name]
-        if ((taken and not (self._dones.all_of(area[:heads], taken, party)
-                            and self._dones.last(taken)))
-                or (count and not (self._puts.several(area[heads:payloads], count, bodies, session,
-                                                      party) and self._puts.last()))
+        if (name + r.queue > len(area) or not taken + count
+                or (taken and not (self._dones.all_of(rows, taken, party)
+                                   and self._dones.last(taken)))
+                or (count and not (self._puts.several(heads, count, bodies, session, party,
+                                                      parts.kept, parts.base)
+                                   and self._puts.last()))
                 or not self._puts.room(1 + count, party)):
-            return False
+            return -1
         try:
             facts = self._plane.facts(session, area[name : name + r.queue], taken, count)
             self._in_doubt.check(facts, party)
         except OmqError:
-            return False  # the engine says so, in its order
+            return -1  # the engine says so, in its order
         own = payload_of(facts)
-        if not self._frames.fits(1 + taken + count, r.length + len(own)):
-            return False
+        size += len(own)
+        if not parts.fits(1 + taken + count, size):
+            return -1
+        parts.begin(session, r.sequence, 1 + taken + count, size)
         if count:
             self._puts.place(count, party, bodies)
         # from here on nothing can fail
-        session.sequence = r.sequence
         unit = self._in_doubt.begin(party, facts, own, r.sequence)
         number = unit.number
         self._frames.open(party)
@@ -87,7 +88,7 @@ class Doubts:
                 unit.entries.append(self._c.m_first[slot] - 1)
         self._frames.unit = self._frames.reason = 0
         self._frames.close()
-        return True
+        return count
 
     def commit(self, r: Request, session: Any, party: Party) -> cython.ulonglong:
         """A RESOLVE that commits; the QPoolId of the unit's message is the answer, 0: it is not

@@ -2,7 +2,7 @@ from omq.fast.columns cimport Columns
 from omq.fast.values cimport value_in
 
 cdef unsigned int _READY, _AT_LIMIT, _KEYED
-cdef Py_ssize_t _KEYED_READY, _PLACES, _SLACK, _BATCH_MAX, _VALUES_MAX
+cdef Py_ssize_t _KEYED_READY, _PLACES, _SLACK, _VALUES_MAX
 cdef long long _NEVER
 
 cdef class Key:

@@ -29,7 +29,7 @@ from omq.format.property_key import key_of_value
 _READY, _AT_LIMIT, _KEYED = (int(EntryState.READY), int(QueueFlag.AT_LIMIT),
                              int(QueueFlag.KEYED))
 _KEYED_READY, _PLACES, _SLACK, _NEVER = int(Counter.KEYED_READY), MANY, SLACK, NEVER
-_BATCH_MAX, _VALUES_MAX = 1024, 1 << 17
+_VALUES_MAX = 1 << 17
 _PUSH, _POP, _KEY_OF, _OPENED = heappush, heappop, key_of_value, limited.opened
 
 
@@ -54,7 +54,7 @@ class Key:
 class Keys:
     """See the module."""
 
-    def __init__(self, core: Core, columns: Columns) -> None:
+    def __init__(self, core: Core, columns: Columns, most: cython.Py_ssize_t) -> None:
         self._core, self._c, self._queues = core, columns, core.limited
         none: Any = None  # of the queue that was asked of last: its limits, what they say, its keys
         self._limits = self._rules = self._turns = self._ring = none
@@ -62,9 +62,9 @@ class Keys:
         self._names = memoryview(bytearray(8)).cast("Q")  # keys by entry, from when there are some
         self._of: list[Any] = []  # the same as objects, where they may be known
         self._values: dict[bytes, Any] = {}  # keys of values of properties, of any queue
-        self._marks = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of messages to be put
-        self._held: list[Any] = [None] * _BATCH_MAX
-        self._fresh: list[Any] = [None] * _BATCH_MAX  # their values
+        self._marks = memoryview(bytearray(most * 8)).cast("Q")  # of messages to be put
+        self._held: list[Any] = [None] * most
+        self._fresh: list[Any] = [None] * most  # their values
         self._value, self._came = none, 0  # of the entry that came last in this request
         core.limits.adopt(Key)
         self._property = b""

@@ -32,7 +32,8 @@ class Moves:
             return False
         payload = area[_PAYLOAD:end]
         if (not self._dones.one(area[:_SETTLE], party)
-                or not self._puts.several(area[_SETTLE:_PAYLOAD], 1, payload, session, party)
+                or not self._puts.several(area[_SETTLE:_PAYLOAD], 1, payload, session, party,
+                                          0, 0)
                 or not self._frames.fits(2, r.length)):
             return False
         self._puts.place(1, party, payload)

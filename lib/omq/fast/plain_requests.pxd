@@ -10,9 +10,10 @@ from omq.fast.put cimport Puts
 from omq.fast.reply cimport Replies
 from omq.fast.request cimport Request
 from omq.fast.unit cimport Units
+from omq.fast.unit_parts cimport Parts
 
 cdef unsigned int _PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK
-cdef unsigned int _PREPARE, _RESOLVE
+cdef unsigned int _PREPARE, _RESOLVE, _STAGE
 cdef unsigned int _CONTAINER
 cdef Py_ssize_t _ROW
 cdef unsigned int _CORRELATION, _MESSAGE_ID, _GROUP, _IDEL
@@ -30,6 +31,7 @@ cdef class Path:
     cdef Moves _moves
     cdef Asks _asks
     cdef Units _units
+    cdef Parts _parts
     cdef Doubts _doubts
     cdef Dones _dones
     cdef Gives _gives

@@ -21,15 +21,18 @@ from omq.fast.reply import Replies
 from omq.fast.request import Request
 from omq.fast.requester_put import Asks
 from omq.fast.unit import Units
+from omq.fast.unit_parts import Parts
 from omq.format.wire import SETTLE, Key, Operation
 
-_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _RESOLVE = (
+(_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _RESOLVE,
+ _STAGE) = (
     int(Operation.PUT), int(Operation.PUT_MANY), int(Operation.NEXT), int(Operation.GET),
     int(Operation.SETTLE), int(Operation.MOVE), int(Operation.TAKE), int(Operation.COMMIT),
-    int(Operation.ASK), int(Operation.PREPARE), int(Operation.RESOLVE))
+    int(Operation.ASK), int(Operation.PREPARE), int(Operation.RESOLVE),
+    int(Operation.STAGE))
 _CORRELATION, _MESSAGE_ID, _GROUP, _IDEL = (
     int(Key.CORRELATION), int(Key.MESSAGE_ID), int(Key.GROUP), IDEL)
-_CONTAINER, _ROW = CONTAINER, SETTLE.size
+_CONTAINER, _ROW, _MOST = CONTAINER, SETTLE.size, 1024
 
 
 class Path:
@@ -46,13 +49,15 @@ class Path:
         self._batch_max, self._looks, self._foreign = batch_max, looks, foreign
         self._c, self._frames = columns, Frames(core.block)
         self._request = Request()
-        self._keys = keys = Keys(core, self._c)
+        most = max(_MOST, batch_max, units.limits.messages)
+        self._keys = keys = Keys(core, self._c, most)
         rings = Rings(core, self._c, keys)
-        self._puts = Puts(core, self._c, self._frames, rings, keys, sessions)
-        self._dones = Dones(core, self._c, self._frames, rings, keys)
-        self._units = Units(core, self._c, self._frames, self._puts, self._dones, units)
+        self._puts = Puts(core, self._c, self._frames, rings, keys, sessions, most)
+        self._dones = Dones(core, self._c, self._frames, rings, keys, most)
+        self._parts = parts = Parts(core, self._frames, self._puts, units)
+        self._units = Units(core, self._c, self._frames, self._puts, self._dones, parts, units)
         self._doubts = Doubts(core, self._c, self._frames, self._puts, self._dones, keys,
-                              engine.in_doubt, units)
+                              engine.in_doubt, parts, units)
         self._moves = Moves(core, self._frames, self._puts, self._dones)
         self._asks = Asks(core, self._frames, self._puts, self._dones)
         self._gives = Gives(engine, self._c, self._frames, rings, keys)
@@ -79,6 +84,7 @@ class Path:
         self._c.r_request[party.slot] = self._core.now_ns
         qpool: cython.ulonglong = 0
         count: cython.uint = r.count
+        many: cython.Py_ssize_t
         if r.operation == _NEXT or r.operation == _GET:
             if not self._next(r, session, party):
                 return False
@@ -103,14 +109,18 @@ class Path:
             self._looks.after(session)
         else:
             qpool = self._core.next_qpool
-            if r.operation == _COMMIT:
-                if not self._units.commit(r, session, area, party):
+            if r.operation == _COMMIT or r.operation == _PREPARE:
+                many = (self._units.commit(r, session, area, party) if r.operation == _COMMIT
+                        else self._doubts.prepare(r, session, area, party))
+                if many < 0:
                     return False
-                if not count:
+                count = many
+                if not count and r.operation == _COMMIT:
                     qpool = 0
-            elif r.operation == _PREPARE:
-                if not self._doubts.prepare(r, session, area, party):
+            elif r.operation == _STAGE:
+                if not self._parts.stage(r, session, area):
                     return False
+                qpool = 0
             elif r.operation == _RESOLVE:
                 count, qpool = 1, self._doubts.commit(r, session, party)
                 if not qpool:
@@ -144,7 +154,7 @@ class Path:
             return self._foreign.copy_several(area, 0, r.count, r.length, 0)
         if operation == _MOVE and not r.parts and r.count == 1:
             return self._foreign.copy_several(area, _ROW, 1, r.length, 0)
-        if operation in (_COMMIT, _PREPARE):
+        if operation in (_COMMIT, _PREPARE, _STAGE):
             return self._foreign.copy_several(area, r.parts * _ROW, r.count, r.length,
                                               r.queue if operation == _PREPARE else 0)
         return area

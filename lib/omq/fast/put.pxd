@@ -6,7 +6,7 @@ from omq.fast.request cimport Request
 from omq.fast.groups cimport Rings
 
 cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
-cdef Py_ssize_t _PUTS, _BATCH_MAX, _COPIED_MAX
+cdef Py_ssize_t _PUTS, _COPIED_MAX
 
 cdef class Puts:
     cdef object _core, _messages, _entries, _heads, _payload
@@ -17,6 +17,7 @@ cdef class Puts:
     cdef Rings _rings
     cdef Keys _limits
     cdef Births _births
+    cdef Py_ssize_t _most
     cdef bint _grouped, _given
     cdef unsigned char[::1] _h8
     cdef unsigned short[::1] _h16
@@ -32,7 +33,9 @@ cdef class Puts:
     cdef bint many(self, Request r, object session, object area, object party,
                    Py_ssize_t batch_max) except -1
     cdef bint several(self, object heads, Py_ssize_t count, object payloads, object session,
-                      object party) except -1
+                      object party, Py_ssize_t kept, Py_ssize_t base) except -1
+    cdef object kept(self, object heads, Py_ssize_t count, object payloads, object session,
+                     Py_ssize_t base)
     cdef bint last(self) except -1
     cdef bint may(self, object session, str action, unsigned int queue) except -1
     cdef bint room(self, Py_ssize_t count, object party) except -1
@@ -41,6 +44,7 @@ cdef class Puts:
                  unsigned long long sequence) except -1
     cdef Py_ssize_t _plain(self, Py_ssize_t count, unsigned int persistent,
                            object payloads) except? -1
+    cdef bint _grouped_by(self, Py_ssize_t count, const unsigned char[::1] payloads) except -1
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
     cdef int _mark_all(self, unsigned int queue, Py_ssize_t count, object payloads) except -1
     cdef list _split(self, Py_ssize_t count, object payloads)

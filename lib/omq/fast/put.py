@@ -25,26 +25,27 @@ from omq.format.wire import PutFlag
 
 _PRIORITIES, _RESULT, _END = limits.PRIORITIES, int(FrameFlag.RESULT), int(FrameFlag.REQUEST_END)
 _PREPARED, _KEYED = int(FrameFlag.PREPARED), int(QueueFlag.KEYED)
-_PUTS, _BATCH_MAX, _COPIED_MAX = int(Counter.PUTS), 1024, 1 << 17
+_PUTS, _COPIED_MAX = int(Counter.PUTS), 1 << 17
 _GROUPED, _DESCRIPTOR = int(PutFlag.GROUPED), DESCRIPTOR.size
 _SAID = int(PutFlag.GROUPED | PutFlag.GIVEN_ID)
 assert PERSISTENT == 1
 
 
 class Puts:
-    """See the module. `rights`: as Births has it."""
+    """See the module. `rights`: as Births has it; `most`: messages of a request, or of all requests
+    of a unit of work."""
 
     def __init__(self, core: Core, columns: Columns, frames: Frames, rings: Rings, keys: Keys,
-                 rights: Any) -> None:
+                 rights: Any, most: cython.Py_ssize_t) -> None:
         self._core, self._c, self._frames, self._rings = core, columns, frames, rings
-        self._limits = keys
+        self._limits, self._most = keys, most
         self._births = Births(core, columns, frames, rings, keys, rights)
         self._messages, self._entries = core.t.messages, core.t.entries
-        heads = memoryview(bytearray(_BATCH_MAX * 128))
+        heads = memoryview(bytearray(most * 128))
         self._heads, self._h8, self._h16 = heads, heads, heads.cast("H")
         self._h32, self._h64, self._q64 = heads.cast("I"), heads.cast("Q"), heads.cast("q")
-        self._keys = memoryview(bytearray(_BATCH_MAX * 8)).cast("Q")  # of groups, 0: of none
-        self._numbers = memoryview(bytearray(_BATCH_MAX * 4)).cast("I")  # in their groups
+        self._keys = memoryview(bytearray(most * 8)).cast("Q")  # of groups, 0: of none
+        self._numbers = memoryview(bytearray(most * 4)).cast("I")  # in their groups
         self._grouped = self._given = False  # one of the batch is of a group, or has its own id
         self._key = self._number = 0  # of the message that is put alone
         self._payload: Any = None
@@ -115,7 +116,7 @@ class Puts:
         queue: cython.uint = r.queue
         count: cython.Py_ssize_t = r.count
         heads: cython.Py_ssize_t = 128 * count
-        if (not count or count > batch_max or count > _BATCH_MAX
+        if (not count or count > batch_max or count > self._most
                 or heads + r.length > len(area)):
             return False
         self._heads[:heads] = area[:heads]
@@ -143,10 +144,11 @@ class Puts:
         return True
 
     def several(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: Any,
-                party: Party) -> cython.bint:
+                party: Party, kept: cython.Py_ssize_t, base: cython.Py_ssize_t) -> cython.bint:
         """May the messages of these FRAMEs be put, with other frames of their request? `place`
-        and `put` do it."""
-        if count > _BATCH_MAX:
+        and `put` do it. The first `kept` have their payloads in the first `base` bytes, those of
+        the others lie behind, at places that count from there."""
+        if count > self._most:
             return False
         self._heads[: 128 * count] = heads
         persistent: cython.uint = self._h16[1] & ~_SAID
@@ -158,7 +160,7 @@ class Puts:
         if self._plain(count, persistent, payloads) != length:
             return False
         for i in range(count):
-            if (self._h32[32 * i + 12] != at
+            if (self._h32[32 * i + 12] != (at if i < kept else at - base)
                     or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
                 return False
             if not i or self._h16[64 * i + 2] != queue or self._h64[16 * i + 4] > longest:
@@ -168,6 +170,27 @@ class Puts:
             at += self._h32[32 * i + 10]
         self._mark_all(0, count, payloads)
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
+
+    def kept(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: Any,
+             base: cython.Py_ssize_t) -> Any:
+        """The FRAMEs of a part of a unit, whose payloads will lie behind `base` bytes of others, at
+        their places there; None: the engine must look at it. Whether they may be put is not asked
+        before the end of the unit, but where they may."""
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = 0
+        queue: cython.uint
+        if count > self._most:
+            return None
+        self._heads[: 128 * count] = heads
+        if self._plain(count, self._h16[1] & ~_SAID, payloads) != len(payloads):
+            return None
+        for i in range(count):
+            queue = self._h16[64 * i + 2]
+            if self._h32[32 * i + 12] != at or not self._births.knows(session, queue):
+                return None
+            self._h32[32 * i + 12] = base + at
+            at += self._h32[32 * i + 10]
+        return bytes(self._heads[: 128 * count])
 
     def last(self) -> cython.bint:
         """Are those that `several` was asked of persistent, and of no group?"""
@@ -224,13 +247,24 @@ class Puts:
                 self._given = True
             if self._h16[64 * i + 1] & _GROUPED:
                 self._grouped = True
+            total += self._h32[32 * i + 10]
+        if total > length or (self._grouped and not self._grouped_by(count, payloads)):
+            return -1
+        return total
+
+    def _grouped_by(self, count: cython.Py_ssize_t, payloads: Any) -> cython.bint:
+        """Note the groups of those that have one. False: one of them does not say which."""
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = 0
+        for i in range(count):
+            if self._h16[64 * i + 1] & _GROUPED:
                 if self._h32[32 * i + 10] > _DESCRIPTOR:
-                    self._keys[i] = self._rings.key(payloads, total)
+                    self._keys[i] = self._rings.key(payloads, at)
                     self._numbers[i] = self._rings.number
                 if not self._keys[i]:
-                    return -1
-            total += self._h32[32 * i + 10]
-        return total if total <= length else -1
+                    return False
+            at += self._h32[32 * i + 10]
+        return True
 
     def _longest(self, count: cython.Py_ssize_t) -> cython.ulonglong:
         i: cython.Py_ssize_t

@@ -3,9 +3,10 @@ from omq.fast.done cimport Dones
 from omq.fast.frames cimport Frames
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
+from omq.fast.unit_parts cimport Parts
 
 cdef unsigned int _FIRST, _IN_USE
-cdef Py_ssize_t _SETTLE, _FRAME, _COMMITTED
+cdef Py_ssize_t _COMMITTED
 
 cdef class Units:
     cdef object _core, _plane
@@ -13,5 +14,6 @@ cdef class Units:
     cdef Frames _frames
     cdef Puts _puts
     cdef Dones _dones
+    cdef Parts _parts
     cdef Py_ssize_t left(self, Request r, object session, object party) except -1
-    cdef bint commit(self, Request r, object session, object area, object party) except -1
+    cdef Py_ssize_t commit(self, Request r, object session, object area, object party) except -2

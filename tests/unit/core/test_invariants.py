@@ -254,7 +254,7 @@ DAMAGE: dict[str, tuple[Callable[[World], None], set[Rule]]] = {
     "lanes": (_forget("lanes"), {Rule.LANE}),
     "a turn that nobody waits for": (lambda w: w.core.groups.waiting.__setitem__(A, 3),
                                      {Rule.GROUP}),
-    "a group of nobody": (lambda w: w.core.groups.fronts.__setitem__(A << 64 | 1, 0), {Rule.GROUP}),
+    "a group of nobody": (lambda w: w.core.groups.fronts.count.__setitem__(0, 99), {Rule.GROUP}),
     "heap": (lambda w: w.core.due.append((0, 0, 0, 0)), {Rule.HEAP}),
     "runnable": (_waiting, {Rule.RUNNABLE}),
     "a time that nothing ends": (put_at("m_expiry", message, lambda t, m: 1 << 61), {Rule.TIME}),

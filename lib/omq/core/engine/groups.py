@@ -8,9 +8,10 @@ hands, deferred, held by an operator. When it leaves the queue the next one take
 and POISON there are no groups: what is there holds up nobody.
 
 A group on a queue is a ring: `after` and `before` lead from entry to entry in order, the front's
-`before` is the last one, and `fronts` has the front. Rings and keys are private to the manager,
-made when the first message with a group comes, and made anew at a start from the pool records. A
-group's key is the hash of its id: two groups with one key would be served as one, in order.
+`before` is the last one, and `fronts` (core.engine.group_fronts) has the front. Rings and keys are
+private to the manager, made when the first message with a group comes, and made anew at a start
+from the pool records. A group's key is the hash of its id: two groups with one key would be served
+as one, in order.
 
 *Whole groups*: members may have numbers from 1, one of them is the last. When it is there and as
 many members as its number, the group is a candidate (core.engine.candidates); whether it is whole
@@ -35,6 +36,7 @@ import numpy as np
 
 from omq.base.arrays import Vector
 from omq.core.engine.candidates import Candidates
+from omq.core.engine.group_fronts import QUEUE_BITS, Fronts
 from omq.core.index.tables import Tables
 from omq.format.index import Counter, EntryState
 from omq.format.message import LAST_IN_GROUP
@@ -45,7 +47,6 @@ FIRST_QUEUE: Final = 3
 WHOLE_MAX: Final = 1000
 """Members of a group that can be had whole: as many as a hand-out has messages."""
 _READY, _WAITING = int(EntryState.READY), int(Counter.GROUP_WAITING)
-_QUEUE_BITS: Final = 64
 _NUMBER: Final = LAST_IN_GROUP - 1
 
 
@@ -63,11 +64,11 @@ class Groups:
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
-        self.fronts: dict[int, int] = {}
         self.waiting: dict[int, int] = {}  # queue -> READY entries that are not a front
         self.candidates: dict[int, Candidates] = {}  # by queue
         self.numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
         self.keys: Any = memoryview(b"")  # by slot
+        self.fronts = Fronts(tables, self.keys)
         self.numbers: Any = self.keys
         self.after: Any = self.keys  # by entry
         self.before: Any = self.keys
@@ -77,6 +78,7 @@ class Groups:
         if not self.used:
             layout = self._t.layout
             self.keys = np.zeros(layout.messages, "<u8").data
+            self.fronts = Fronts(self._t, self.keys)
             self.numbers = np.zeros(layout.messages, "<u4").data
             self.after = np.zeros(layout.entries, "<u4").data
             self.before = np.zeros(layout.entries, "<u4").data
@@ -98,7 +100,7 @@ class Groups:
         slot, queue = t.e_message[entry], t.e_queue[entry]
         if not t.m_flags[slot] & GROUPED or queue < FIRST_QUEUE:
             return 0
-        return int(queue << _QUEUE_BITS | self.keys[slot])
+        return int(queue << QUEUE_BITS | self.keys[slot])
 
     def has_turn(self, entry: int) -> bool:
         """It is in no group, or its group's front."""
@@ -122,9 +124,9 @@ class Groups:
         if not group:
             return True
         after, before = self.after, self.before
-        front = self.fronts.setdefault(group, entry)
+        front = self.fronts.get(group, entry)
         if front == entry:
-            after[entry] = before[entry] = entry
+            self.fronts[group] = after[entry] = before[entry] = entry
         else:
             last = before[front]
             after[last] = before[front] = entry
@@ -148,7 +150,7 @@ class Groups:
         if was_front:
             self.fronts[group] = following
         self.count(entry, group, -1)
-        whole = group in self.candidates.get(group >> _QUEUE_BITS, ())
+        whole = group in self.candidates.get(group >> QUEUE_BITS, ())
         return following if was_front else -1, self.fronts[group] if whole else -1
 
     def members(self, group: int, most: int) -> list[int]:
@@ -189,7 +191,7 @@ class Groups:
 
     def look_at(self, group: int) -> None:
         """Something of it has changed: it may be whole now, or no more."""
-        known, queue = self.numbered.get(group), group >> _QUEUE_BITS
+        known, queue = self.numbered.get(group), group >> QUEUE_BITS
         if known is not None and known.members <= WHOLE_MAX and known.lasts[known.members]:
             self.candidates.setdefault(queue, Candidates()).add(group, known.members)
         elif queue in self.candidates:
@@ -229,15 +231,16 @@ class Groups:
         members = members[order]
         if not len(members):  # all of them are on POISON
             return waits
-        ids = queues[members].astype(object) << _QUEUE_BITS | keys[slots[members]].astype(object)
-        starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))[: len(members)]
+        where, what = queues[members], keys[slots[members]]
+        apart = (where[1:] != where[:-1]) | (what[1:] != what[:-1])
+        starts = np.flatnonzero(np.concatenate(([True], apart)))[: len(members)]
         ends = np.append(starts[1:], len(members))
         after, before = np.asarray(self.after), np.asarray(self.before)
         after[members], before[members] = np.roll(members, -1), np.roll(members, 1)
         after[members[ends - 1]], before[members[starts]] = members[starts], members[ends - 1]
-        self.fronts.update(zip(ids[starts].tolist(), members[starts].tolist(), strict=True))
+        self.fronts.load(where[starts], what[starts], members[starts])
         for at in np.flatnonzero(numbers[slots[members]]).tolist():
-            self.count(int(members[at]), ids[at], 1)
+            self.count(int(members[at]), self.of(int(members[at])), 1)
         waits[members] = True
         waits[members[starts]] = False
         waits &= v["e_state"][:count] == _READY

@@ -12,7 +12,8 @@ what is put (`count`) and their payloads. COMMIT says how many there are in all 
 `want` heads): a manager that did not see all of the unit refuses it.
 
 Invariants: 1. a client reads queues as a reader or for a unit, never both: what it holds is then
-known to be the unit's, in its death too; 2. what is staged is a copy, with containers named once;
+known to be the unit's, in its death too; 2. what is staged is a copy, with containers named once
+(plain parts stay the bytes that they are, see Staged);
 3. a refused COMMIT leaves what was taken with the client and forgets what was staged; 4. what is
 staged is bounded for each unit, for each user (half) and for all of them together.
 
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
     from omq.ipc.server.server_parts import ServerParts
 
 
+_HEAD = tuple(map(FRAME.names.index, (
+    "queue", "priority", "flags", "size", "crc", "correlation", "lease", "argument", "length",
+    "offset")))
+
+
 @dataclass(frozen=True, slots=True)
 class UnitLimits:
     """Of one unit, and of the memory for all. `bytes`: frames and payloads as in the journal."""
@@ -65,22 +71,49 @@ class UnitLimits:
 
 @dataclass(slots=True)
 class Staged:
-    """What a client has said of its unit so far."""
+    """What a client has said of its unit so far. Parts that are plain (omq.fast.unit_parts) are
+    kept as bytes, `rows`, `heads` and `bodies`, as if one request had said them; what is not plain
+    begins the lists, and ends the bytes."""
 
     taken: list[Verdict] = field(default_factory=list)
     new: list[NewMessage] = field(default_factory=list)
+    rows: bytearray = field(default_factory=bytearray)
+    heads: bytearray = field(default_factory=bytearray)
+    bodies: bytearray = field(default_factory=bytearray)
     bytes: int = 0
     containers: set[str] = field(default_factory=set)
 
+    @property
+    def messages(self) -> int:
+        """That it takes and puts."""
+        return (len(self.taken) + len(self.new) + len(self.rows) // SETTLE.size
+                + len(self.heads) // FRAME.size)
+
+    @property
+    def is_plain(self) -> bool:
+        """All of it is bytes."""
+        return not self.taken and not self.new
+
+    def listed(self) -> None:
+        """No part of it is bytes from here on. Nothing is looked at again: it was when it came."""
+        self.taken += ends_of(memoryview(self.rows), len(self.rows) // SETTLE.size)
+        bodies = memoryview(bytes(self.bodies))
+        for row in FRAME.iter_unpack(self.heads):
+            queue, priority, flags, size, crc, correlation, key, expiry, length, offset = (
+                row[i] for i in _HEAD)
+            self.new.append(NewMessage(queue, priority, flags, size, crc, correlation, key, expiry,
+                                       0, bodies[offset : offset + length]))
+        self.rows, self.heads, self.bodies = bytearray(), bytearray(), bytearray()
+
 
 class UnitPlane:
-    """See the module. `answer` notes a reply that waits for the commit."""
+    """See the module. `answer` notes a reply that waits for the commit; `kept`: what is staged."""
 
     def __init__(self, server: ServerParts, most: UnitLimits,
                  answer: Callable[[Session, int, int, int], None]) -> None:
         self._server, self._limits, self._answer = server, most, answer
-        self._staged: dict[int, Staged] = {}  # by client
-        self._bytes: Tally[int] = Tally()  # by user
+        self.kept: dict[int, Staged] = {}  # by client
+        self.bytes_by_user: Tally[int] = Tally()
         self.handlers: dict[int, Callable[[Session, Request], None]] = {
             int(Operation.STAGE): self._stage, int(Operation.COMMIT): self._commit,
             int(Operation.BACKOUT): self._backout, int(Operation.TAKE): self._take,
@@ -91,24 +124,36 @@ class UnitPlane:
         """As they hold."""
         return self._limits
 
-    def is_small(self, messages: int, size: int) -> bool:
-        """A unit of so many messages and bytes, that one request says, needs no place here: it has
-        passed the limits that `_grow` has, for nobody has staged anything."""
-        own = self._limits
-        return (not self._staged and messages <= own.messages and size <= own.bytes
-                and size <= own.staged // 2)
+    def has_room(self, session: Session, messages: int, size: int) -> bool:
+        """May its unit have so many more?"""
+        return self._refusal(session, messages, size) is None
+
+    def of(self, session: Session) -> Staged | None:
+        """What it has said of its unit; None: nothing yet."""
+        return self.kept.get(session.party.client)
+
+    def keep(self, session: Session, rows: bytes, heads: bytes, bodies: bytes) -> None:
+        """A plain part of a unit of which all is plain so far and that has room; the places in
+        `heads` are in the bodies of all of it."""
+        staged = self.kept.setdefault(session.party.client, Staged())
+        self._count(session, staged, _size(len(rows) // SETTLE.size, len(heads), len(bodies)))
+        staged.rows += rows
+        staged.heads += heads
+        staged.bodies += bodies
 
     def forget(self, session: Session) -> None:
         """Its client is gone, or its unit has ended."""
-        staged = self._staged.pop(session.party.client, None)
+        staged = self.kept.pop(session.party.client, None)
         if staged is not None:
-            self._bytes[session.party.uid] -= staged.bytes
+            self.bytes_by_user[session.party.uid] -= staged.bytes
 
     def holds(self, queue: int) -> bool:
         """A unit that is open puts there."""
         return any(new.queue == queue or queue in {part.queue for part in read_parts(
             new.payload, DESCRIPTOR.size, new.parts)}
-            for staged in self._staged.values() for new in staged.new)
+            for staged in self.kept.values() for new in staged.new) or any(
+                row[_HEAD[0]] == queue for staged in self.kept.values()
+                for row in FRAME.iter_unpack(staged.heads))
 
     def _stage(self, session: Session, r: Request) -> None:
         try:
@@ -229,8 +274,10 @@ class UnitPlane:
         payloads_at = heads + r.count * FRAME.size
         if payloads_at + r.length > len(area):
             raise BadRequest(reason="the part of a unit of work does not fit the request")
-        staged = self._staged.setdefault(session.party.client, Staged())
-        self._grow(session, staged, (r.parts + r.count) * FRAME.size + r.length, r.parts + r.count)
+        staged = self.kept.setdefault(session.party.client, Staged())
+        self._grow(session, staged, _size(r.parts, r.count * FRAME.size, r.length),
+                   r.parts + r.count)
+        staged.listed()
         staged.taken += ends_of(area, r.parts)
         copy = memoryview(bytes(area[heads : payloads_at + r.length]))
         payloads = copy[r.count * FRAME.size :]
@@ -246,14 +293,33 @@ class UnitPlane:
         return staged
 
     def _grow(self, session: Session, staged: Staged, size: int, messages: int) -> None:
+        refusal = self._refusal(session, messages, size)
+        if refusal is not None:
+            raise refusal
+        self._count(session, staged, size)
+
+    def _refusal(self, session: Session, messages: int, size: int) -> OmqError | None:
         own, uid = self._limits, session.party.uid
-        if len(staged.taken) + len(staged.new) + messages > own.messages:
-            raise UnitTooLarge(limit=own.messages, what="messages", key="unit_messages_max")
-        if staged.bytes + size > own.bytes:
-            raise UnitTooLarge(limit=own.bytes, what="bytes", key="unit_bytes_max")
-        others = self._bytes.total() - self._bytes[uid]
+        staged = self.kept.get(session.party.client)
+        if staged is not None:
+            messages += staged.messages
+        if messages > own.messages:
+            return UnitTooLarge(limit=own.messages, what="messages", key="unit_messages_max")
+        if size + (staged.bytes if staged is not None else 0) > own.bytes:
+            return UnitTooLarge(limit=own.bytes, what="bytes", key="unit_bytes_max")
+        of_all = self.bytes_by_user.total()
+        others = of_all - self.bytes_by_user[uid]
         most = own.staged if session.trusted else own.staged // 2  # no user shuts out others
-        if self._bytes[uid] + size > min(most, own.staged - others):
-            raise UnitsFull(bytes=self._bytes.total())
+        if self.bytes_by_user[uid] + size > min(most, own.staged - others):
+            return UnitsFull(bytes=of_all)
+        return None
+
+    def _count(self, session: Session, staged: Staged, size: int) -> None:
         staged.bytes += size
-        self._bytes[uid] += size
+        self.bytes_by_user[session.party.uid] += size
+
+
+def _size(rows: int, heads: int, bodies: int) -> int:
+    """Of a part with so many messages that were taken and bytes of what is put, as in the
+    journal."""
+    return rows * FRAME.size + heads + bodies
