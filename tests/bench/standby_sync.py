@@ -49,19 +49,29 @@ def _processor_s(pids: list[int]) -> float:
 
 
 @contextmanager
-def running_pair(folder: Path, *, waits: bool, conf: str = "") -> Iterator[tuple[Instance,
-                                                                                list[int]]]:
-    """A primary with a standby that follows, and the processes of both. `waits`: replies wait for
-    it; `conf`: more of omq.conf."""
+def running_primary(folder: Path, messages: int = 1_000_000) -> Iterator[Instance]:
+    """An instance with room for so many messages."""
     (folder / "primary").mkdir()
     with instance(folder / "primary") as primary:
         # As shipped: other tests use small files and frequent checkpoints on purpose.
-        primary.settings(messages_max=1_000_000, queue_entries_max=1_000_000,
+        primary.settings(messages_max=messages, queue_entries_max=messages,
                          journal_file_bytes=64 << 20, block_bytes_max=8 << 20,
                          checkpoint_interval_s=10, checkpoint_journal_bytes_max=64 << 20,
                          event_level="REPORT")
         primary.start(MANAGER, WRITER)
         primary.ready()
+        try:
+            yield primary
+        finally:
+            primary.kill()
+
+
+@contextmanager
+def running_pair(folder: Path, *, waits: bool, conf: str = "") -> Iterator[tuple[Instance,
+                                                                                list[int]]]:
+    """A primary with a standby that follows, and the processes of both. `waits`: replies wait for
+    it; `conf`: more of omq.conf."""
+    with running_primary(folder) as primary:
         pair = SyncPair(primary, folder / "standby")
         pair.make()
         pair.log.touch()
@@ -82,32 +92,37 @@ def running_pair(folder: Path, *, waits: bool, conf: str = "") -> Iterator[tuple
                             *children_of(follower.pid)]
         finally:
             pair.end()
-            primary.kill()
 
 
 def rate(folder: Path, seconds: float, clients: int, *, waits: bool) -> tuple[float, float]:
     """Puts a second of all clients; ms of processor time a put."""
     with running_pair(folder, waits=waits) as (primary, pids):
-        children = []
-        try:
-            for _ in range(clients):
-                children.append(subprocess.Popen(
-                    [sys.executable, "-c", PUT, str(primary.root), str(seconds)],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-            for child in children:
-                assert child.stdout is not None and child.stdout.readline() == "ready\n"
-            before = _processor_s(pids)
-            for child in children:
-                assert child.stdin is not None
-                child.stdin.write("\n")
-                child.stdin.flush()
-            found = sum(float(child.communicate()[0]) for child in children)
-            spent = _processor_s(pids) - before
-            return found, 1000 * spent / (found * seconds)
-        finally:
-            for child in children:
-                child.kill()
-                child.wait()
+        return putting(primary, pids, seconds, clients)
+
+
+def putting(primary: Instance, pids: list[int], seconds: float, clients: int
+            ) -> tuple[float, float]:
+    """Puts a second of all clients; ms of processor time a put of these processes."""
+    children = []
+    try:
+        for _ in range(clients):
+            children.append(subprocess.Popen(
+                [sys.executable, "-c", PUT, str(primary.root), str(seconds)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        for child in children:
+            assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        before = _processor_s(pids)
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        found = sum(float(child.communicate()[0]) for child in children)
+        spent = _processor_s(pids) - before
+        return found, 1000 * spent / (found * seconds)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
 
 
 def main(arguments: list[str]) -> int:

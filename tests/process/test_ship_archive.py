@@ -14,7 +14,7 @@ import pytest
 from omq.base import clock
 from omq.base.checksum import crc32c
 from omq.base.clock import NS_PER_S
-from omq.base.errors import Exit, OtherHistory, PlaceDamaged
+from omq.base.errors import Exit, NothingToRestore, OtherHistory, PlaceDamaged
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.archive import Section
@@ -26,7 +26,7 @@ from omq.services.pool.live_index import LiveIndex
 from omq.services.ship.archiving import Archiving, Made
 from omq.services.ship.bases import bases_of, prune
 from omq.services.ship.places import Place
-from omq.services.ship.restoring import Point, Restoring
+from omq.services.ship.restoring import Point, Restored, Restoring
 from omq.services.ship.sealing import stream
 from omq.services.ship.shipping import MEMBER, Shipping
 from omq.services.standby import base_sending
@@ -281,6 +281,48 @@ def test_a_block_behind_the_end_of_its_file(made: Callable[..., Ship], tmp_path:
         archive(place, tmp_path / "archive")
 
 
+class Racing(Memory):
+    """Whoever ships removes all bases but the newest before the read of this number."""
+
+    def __init__(self, objects: dict[str, bytes], at: int) -> None:
+        super().__init__()
+        self.objects, self.reads, self.at = dict(objects), 0, 0
+        self.bases = bases_of(self)
+        self.reads, self.at = 0, at
+
+    def read(self, name: str, first: int = 0) -> bytes | None:
+        self.reads += 1
+        if self.reads == self.at:
+            prune(self, 1)
+        return super().read(name, first)
+
+
+def retention_races_restores(place: Memory, time_ns: int, folder: Path) -> None:
+    """What a restore needs goes at one of its steps: it refuses and says why, and what was begun is
+    no spool. One of the newest base goes on."""
+    def restore(racing: Racing, point: Point) -> Restored:
+        root = folder / f"races{racing.at}{point.time_ns is None}"
+        root.mkdir()
+        try:
+            return Restoring(racing, SpoolPaths(root), Settings(), point, unsaid).run(
+                clock.wall_ns(), takes_place=False)
+        except NothingToRestore:
+            assert not (root / "instance.json").exists()
+            raise
+
+    point, whole = Point(time_ns=time_ns), Racing(place.objects, 0)
+    first = restore(whole, point)
+    assert first.base == whole.bases[0] and first.ended, "the control: nothing is removed"
+    listed = len(whole.bases)  # each is read before one is chosen
+    for at, reason in ((1, "after that point"), (listed + 1, "while it was being restored"),
+                       (whole.reads, "while it was being restored")):
+        with pytest.raises(NothingToRestore, match=reason):
+            restore(Racing(place.objects, at), point)
+    for at in (1, listed + 1, listed + 2):
+        racing = Racing(place.objects, at)
+        assert restore(racing, Point()).base == racing.bases[-1]
+
+
 def test_a_year_of_pieces(tmp_path: Path) -> None:
     """Two objects and a base a day: bases and the journal behind them go, what is kept restores at
     any time of it, and the archive has all that is there."""
@@ -343,6 +385,7 @@ def test_a_year_of_pieces(tmp_path: Path) -> None:
         said = sorted(each.read_bytes().split()[0] for each in (root / "out").glob("*.body"))
         wanted = [divmod(n, 2) for n in range(which - 1, which + 1)]
         assert said == sorted(b"%d.%d" % each for each in wanted)
+    retention_races_restores(place, times[2 * (days - kept) + 1], tmp_path)
     made = archive(place, tmp_path / "archive")
     there = numbers_in(tmp_path / "archive", ".oma")
     assert made.files == len(there) > 1 and not made.gaps

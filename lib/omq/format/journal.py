@@ -64,6 +64,7 @@ FRAME = Layout(
     128,
 )
 _at = {name: place for place, name in enumerate(FRAME.names)}
+FRAME_TYPE, FRAME_FLAGS, FRAME_QUEUE = map(FRAME.offset, ("type", "flags", "queue"))
 RELOCATION = Layout("qpool:Q location:I offset:I record:I file:I", 24)  # payload of RELOCATE: rows
 NEWEST = Layout(
     "magic:4s crc:I version:H spare:H number:I uuid:16s epoch:Q first_lsn:Q term:I "
@@ -244,6 +245,13 @@ class BlockHeader:
 def block_length(count: int, payload: int, page: int) -> int:
     """Bytes that a block occupies: whole pages."""
     return -(-(BLOCK.size + FRAME.size * count + payload) // page) * page
+
+
+def frame_bytes(data: bytes | memoryview, count: int, place: int) -> bytes:
+    """The byte at `place` of each frame header of a block: a look at one flag of all of them takes
+    a tenth of what numpy takes for a block with few."""
+    end = BLOCK.size + FRAME.size * count
+    return bytes(memoryview(data)[BLOCK.size + place : end : FRAME.size])
 
 
 def seal_block(block: bytearray | memoryview, uuid: bytes, header: BlockHeader) -> None:

@@ -25,8 +25,10 @@ from omq.storage.journal_reader import FileEntry, load_file, read_entry
 from omq.storage.journal_scan import PAGE_GUESS, Block, FileScan
 
 WINDOW_BYTES: Final = 1 << 20  # one read; larger blocks are read in one piece of their own size
-FIRST_BYTES: Final = 1 << 15
-"""The first read of a call: who follows closely finds one group, and after it a file of zeros."""
+FIRST_BYTES: Final = 1 << 13
+"""The first read of a call: who follows closely finds one group, and after it a file of zeros.
+Each further read of the call takes GROWTH times as much."""
+GROWTH: Final = 8
 
 
 class JournalFollower:
@@ -61,7 +63,7 @@ class JournalFollower:
             if self.last_lsn < target:
                 more = self._advance(target, min(left, window),
                                      known=target if self._must(following) else 0)
-                window = WINDOW_BYTES
+                window = min(WINDOW_BYTES, window * GROWTH)
                 blocks += more
                 left -= sum(block.header.length for block in more)
                 if more:

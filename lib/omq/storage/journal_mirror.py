@@ -2,12 +2,12 @@
 this disk.
 
 `write_block` and `begin_file` take what comes; `sync` makes all of it durable at once, and only
-then may anybody be told. The mark is noted after it (storage.journal_synced), and synced where the
-blocks do not show by themselves that they are whole (storage.mirror_chain): one sync a group, and a
-second one for groups with containers, holes, or payloads that fail their CRC, and for the first
-group after a mark above which nothing counts. What does not follow is refused before
-anything is written: a block belongs into the file that is open (number, epoch, term), at the place
-where the last one ended, with the next LSN and the next number in its file.
+then may anybody be told. Where the blocks show by themselves that they are whole
+(storage.mirror_chain) that is all; `note_soon` writes the mark later (storage.journal_synced). Else
+the mark is noted and synced first: for groups with containers, holes, or payloads that fail their
+CRC, and for the first group after a mark above which nothing counts. What does not follow is
+refused before anything is written: a block belongs into the file that is open (number, epoch,
+term), at the place where the last one ended, with the next LSN and the next number in its file.
 
 Invariants:
 1. The files up to the mark hold what the primary wrote, without a hole. Above it a start may find
@@ -75,7 +75,8 @@ class JournalMirror:
         self.durable = self.mark.durable
         self._hole: tuple[int, int] | None = None  # before the next block: its place, LSN before it
         self._certain = True  # all blocks since the mark show that they are whole
-        self._lazy = False  # the mark is noted, and its slot is not synced
+        self._lazy = False  # the last mark that was noted is not synced
+        self._owed = False  # `mark` is not noted
         self._enter()
 
     # position
@@ -226,16 +227,26 @@ class JournalMirror:
         assert self._file is not None
         if self.lsn > self.mark.lsn:
             self._file.sync()
-            self._note(replace(self.mark, offset=self.offset, lsn=self.lsn, durable=self.durable,
-                               last_crc=self._crc, exact=False),
-                       sync=not self._certain or self.mark.exact)
-            self._certain = True
+            mark = self.mark
+            made = Synced(mark.uuid, mark.generation, mark.number, mark.term, mark.epoch,
+                          self.offset, self.lsn, self.durable, self._crc)
+            if self._certain and not mark.exact:
+                self.mark, self._owed = made, True
+            else:
+                self._note(made)
+                self._certain = True
         return self.mark
+
+    def note_soon(self) -> None:
+        """Write the mark, if it has moved; not synced: nothing rests on it. A start after a kill
+        has the fewer blocks to look at."""
+        if self._owed:
+            self._note(self.mark, sync=False)
 
     def note(self) -> None:
         """The mark is on the disk, with what is known of the primary's: before a checkpoint."""
         self.sync()
-        if self._lazy or self.mark.durable < self.redo_limit:
+        if self._owed or self._lazy or self.mark.durable < self.redo_limit:
             self._note(replace(self.mark, durable=self.durable))
 
     def _note(self, mark: Synced, *, sync: bool = True) -> None:
@@ -243,7 +254,7 @@ class JournalMirror:
         assert self._notes is not None
         mark = replace(mark, generation=self.mark.generation + (2 if self._lazy else 1))
         journal_synced.note(self._notes, mark, sync=sync)
-        self.mark, self._lazy = mark, not sync
+        self.mark, self._lazy, self._owed = mark, not sync, False
 
     # what does not
 
@@ -295,9 +306,11 @@ class JournalMirror:
 
     def close(self) -> None:
         """Close the files; what was not synced is sent again."""
-        if self._lazy and self._notes is not None and durable.latched() is None:
-            self._notes.sync()
-            self._lazy = False
+        if self._notes is not None and durable.latched() is None:
+            self.note_soon()
+            if self._lazy:
+                self._notes.sync()
+                self._lazy = False
         for file in (self._file, self._notes, self._newest):
             if file is not None:
                 file.close()

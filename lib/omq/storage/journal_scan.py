@@ -30,14 +30,18 @@ from omq.format.journal import (
     BLOCK,
     BLOCK_MAGIC,
     FRAME,
+    FRAME_FLAGS,
     BlockFlag,
     BlockHeader,
     FileHeader,
+    FrameFlag,
     decode_block,
     decode_file_header,
+    frame_bytes,
 )
 
 _MAGIC: Final = int.from_bytes(BLOCK_MAGIC, "little")
+_NO_CONTAINER: Final = bytes(each for each in range(256) if not each & FrameFlag.CONTAINER)
 PAGE_GUESS: Final = 4096  # the default; only used where the header page is damaged
 
 
@@ -49,19 +53,31 @@ class Block:
     offset: int  # of the block in the file
     header: BlockHeader
     data: memoryview
-    frames: Rows  # frame headers (format.journal.FRAME), shape (count,)
     payload_at: int  # offset in the file of its first payload byte
+    _frames: Rows | None = None
 
     @classmethod
     def of(cls, number: int, offset: int, header: BlockHeader, data: memoryview) -> Block:
-        frames = FRAME.array(data, header.count, BLOCK.size)
-        return cls(number, offset, header, data, frames, offset + header.payload_at)
+        return cls(number, offset, header, data, offset + header.payload_at)
+
+    @property
+    def frames(self) -> Rows:
+        """Frame headers (format.journal.FRAME), shape (count,). Made when somebody asks: who sends
+        a block elsewhere does not."""
+        if self._frames is None:
+            self._frames = FRAME.array(self.data, self.header.count, BLOCK.size)
+        return self._frames
 
     def payload(self, offset: int, length: int) -> bytes:
         """Payload bytes of a frame by its `offset` and `length`; fewer at the block's end."""
         at = self.header.payload_at
         end = min(offset + length, self.header.payload)
         return bytes(self.data[at + offset : at + end])
+
+
+def has_containers(data: bytes | memoryview, count: int) -> bool:
+    """Is there a message in this block of `count` frames that is born with a container?"""
+    return bool(frame_bytes(data, count, FRAME_FLAGS).translate(None, _NO_CONTAINER))
 
 
 class FileScan:

@@ -20,32 +20,32 @@ Errors: none.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import Final
 
 from omq.base.checksum import crc32c
-from omq.format.journal import BLOCK, FRAME, BlockHeader, FrameFlag
+from omq.format.journal import BLOCK, FRAME, BlockHeader
 from omq.format.standby import Synced
-from omq.storage.journal_scan import FileScan
+from omq.storage.journal_scan import FileScan, has_containers
 
-_CONTAINER: Final = int(FrameFlag.CONTAINER)
+_PAYLOAD: Final = struct.Struct("<III")
+_PAYLOAD_AT: Final = FRAME.offset("length")
+assert (FRAME.offset("crc"), FRAME.offset("offset")) == (_PAYLOAD_AT + 4, _PAYLOAD_AT + 8)
 
 
 def is_certain(header: BlockHeader, data: bytes | memoryview) -> bool:
     """See the module; of a block whose own CRC is right."""
-    frames = FRAME.array(data, header.count, BLOCK.size)
-    return not (frames["flags"] & _CONTAINER).any() and has_payloads(header, data)
+    return not has_containers(data, header.count) and has_payloads(header, data)
 
 
 def has_payloads(header: BlockHeader, data: bytes | memoryview) -> bool:
     """Whether each payload passes the CRC of its frame; of a block whose own CRC is right."""
-    frames = FRAME.array(data, header.count, BLOCK.size)
-    at, view = header.payload_at, memoryview(data)
-    having = frames[frames["length"] > 0]
-    for offset, length, crc in zip(having["offset"].tolist(), having["length"].tolist(),
-                                   having["crc"].tolist(), strict=True):
+    at, view, take = header.payload_at, memoryview(data), _PAYLOAD.unpack_from
+    for place in range(BLOCK.size + _PAYLOAD_AT, at, FRAME.size):
+        length, crc, offset = take(view, place)
         end = offset + length
-        if end > header.payload or crc32c(view[at + offset : at + end]) != crc:
+        if length and (end > header.payload or crc32c(view[at + offset : at + end]) != crc):
             return False
     return True
 

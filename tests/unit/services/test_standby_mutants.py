@@ -21,14 +21,19 @@ from unittest import mock
 
 import pytest
 
+from omq.ipc.server import requests as taking
+from omq.ipc.server.answer_pace import AnswerPace
 from omq.ipc.server.held_replies import HeldReplies, Protection
 from omq.ipc.server.leased_replies import LeasedReplies
+from omq.ipc.server.requests import Company, Requests
 from omq.ipc.server.sessions import say
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import Sending
+from omq.storage import standby_holds
 from omq.storage.journal_mirror import JournalMirror
 from tests.unit.ipc import test_held_replies as held
 from tests.unit.ipc import test_leased_replies as leased
+from tests.unit.ipc import test_requests as paced
 from tests.unit.ipc.test_held_replies import made as made_held  # noqa: F401  (a fixture)
 from tests.unit.ipc.test_leased_replies import made as made_leased  # noqa: F401
 from tests.unit.services import test_standby_sessions as sessions
@@ -39,7 +44,7 @@ from tests.unit.services.test_standby_sessions import (  # noqa: F401
 from tests.unit.storage import test_journal_mirror as mirror
 from tests.unit.storage.test_journal_mirror import both  # noqa: F401
 
-Case = tuple[type, str, object, Callable[..., None], dict[str, object]]
+Case = tuple[object, str, object, Callable[..., None], dict[str, object]]
 _limit, _synced, _lease = HeldReplies._limit, HeldReplies.synced, LeasedReplies.lease
 
 
@@ -79,6 +84,24 @@ def _believed_at_once(self: LeasedReplies, members: Any) -> None:
 def _any_term(self: LeasedReplies, session: Any, question: dict[str, Any]) -> None:
     _lease(self, session, question | {"term": self._term})
 
+
+_first = Requests._first
+
+
+def _first_request(self: Requests, out: list[bytes]) -> None:
+    before = len(out)
+    while len(out) == before:
+        _first(self, out)
+
+
+def _paced_without_rest(self: Requests, out: list[bytes], limit: int, pace: AnswerPace
+                        ) -> list[bytes]:
+    said = _paced(self, out, limit, pace)
+    self._left = []
+    return said
+
+
+_paced = Requests._paced
 
 MUTANTS: dict[str, Case] = {
     "a reply is released one LSN early": (
@@ -121,6 +144,33 @@ MUTANTS: dict[str, Case] = {
         JournalMirror, "_wrong", lambda self, block, offset, before, length: "",
         mirror.test_a_block_that_does_not_follow_is_refused,
         {"fields": {"first_lsn": 9}, "reason": "LSN 9 follows LSN 1"}),
+    "requests do not wait for an answer": (
+        AnswerPace, "waits", lambda self: False,
+        paced.test_requests_wait_for_an_answer_which_comes_first, {}),
+    "an answer is taken with the requests": (
+        taking, "answers", lambda batch: [],
+        paced.test_requests_wait_for_an_answer_which_comes_first, {}),
+    "what has waited for an answer is dropped": (
+        Requests, "_paced", _paced_without_rest,
+        paced.test_requests_wait_for_an_answer_which_comes_first, {}),
+    "requests wait where nothing is unanswered": (
+        AnswerPace, "waits", lambda self: True,
+        paced.test_nobody_waits_where_nothing_is_unanswered, {}),
+    "a wake-up does not end the wait for an answer": (
+        Requests, "_first", _first_request,
+        paced.test_whatever_else_is_said_ends_the_wait, {}),
+    "an answer that comes late is waited for each time": (
+        AnswerPace, "ended", lambda self: None,
+        paced.test_answers_that_come_late_are_not_waited_for_again_soon, {}),
+    "who was released is not waited for": (
+        Company, "wanted", lambda self, count: count,
+        paced.test_who_was_released_is_one_group_with_those_that_waited, {}),
+    "a note waits for who has it locked": (
+        standby_holds, "note_if_free", standby_holds.note,
+        sessions.test_a_note_that_somebody_else_holds_up_stops_no_standby, {}),
+    "a note that was locked is not made later": (
+        standby_holds, "note_if_free", lambda paths, member, number: None,
+        sessions.test_a_note_that_somebody_else_holds_up_stops_no_standby, {}),
 }
 _FIXTURES = {held: "made_held", leased: "made_leased"}
 

@@ -85,7 +85,7 @@ def test_everything_arrives_over_files(both: Both) -> None:
     assert newest is not None and newest.number == both.mirror.number
 
 
-def test_one_sync_for_what_came_together_and_the_mark_behind_it(both: Both) -> None:
+def test_one_sync_for_what_came_together_and_the_mark_later(both: Both) -> None:
     for body in (b"1", b"2", b"3"):
         both.writer.put(body)
     pieces = both.pieces()
@@ -93,15 +93,44 @@ def test_one_sync_for_what_came_together_and_the_mark_behind_it(both: Both) -> N
     disk = use_faulty()
     both.take(pieces)
     name = file_name(1)
-    assert disk.calls == [*[f"write {name}"] * 3, f"fdatasync {name}", "write synced"]
+    assert disk.calls == [*[f"write {name}"] * 3, f"fdatasync {name}"]
     disk.calls.clear()
     both.mirror.sync()
     assert disk.calls == [], "nothing new, nothing written"
+    both.mirror.note_soon()
+    assert disk.calls == ["write synced"]
+    disk.calls.clear()
+    both.mirror.note_soon()
+    assert disk.calls == [], "once"
     both.mirror.note()
     assert disk.calls == ["write synced", "fdatasync synced"], "before a checkpoint"
     disk.calls.clear()
     both.mirror.note()
     assert disk.calls == []
+
+
+def test_what_was_acknowledged_is_there_though_no_mark_says_so(both: Both) -> None:
+    """A kill comes between the sync and the note: the blocks show by themselves that they count."""
+    _begun(both)
+    noted = journal_synced.load(both.info.paths)
+    for body in (b"1", b"2"):
+        both.writer.put(body)
+        both.take(both.pieces())
+    acknowledged = both.mirror.mark
+    assert journal_synced.load(both.info.paths) == noted
+    again = JournalMirror(both.info.paths, both.info.uuid)
+    assert again.mark.lsn == acknowledged.lsn > 0 and again.mark.offset == acknowledged.offset
+    again.close()
+
+
+def test_a_line_that_is_closed_has_noted_its_mark(both: Both) -> None:
+    _begun(both)
+    both.writer.put(b"1")
+    both.take(both.pieces())
+    wanted = both.mirror.mark.lsn
+    both.mirror.close()
+    found = journal_synced.load(both.info.paths)
+    assert isinstance(found, Synced) and found.lsn == wanted > 0
 
 
 def _begun(both: Both) -> None:
@@ -168,12 +197,14 @@ def test_the_slot_of_a_mark_that_was_not_synced_is_written_over(both: Both) -> N
     for body in (b"1", b"2", b"3"):
         both.writer.put(body)
         both.take(both.pieces())
+        both.mirror.note_soon()
         assert both.mirror.mark.generation % 2 != first % 2
     both.mirror.note()
     kept = both.mirror.mark.generation
     assert kept % 2 != first % 2
     both.writer.put(b"4")
     both.take(both.pieces())
+    both.mirror.note_soon()
     assert both.mirror.mark.generation % 2 != kept % 2
 
 
@@ -478,6 +509,7 @@ def test_a_torn_mark_leaves_the_one_before(both: Both) -> None:
     before = both.mirror.mark
     both.writer.put(b"2")
     both.take(both.pieces())
+    both.mirror.note_soon()
     after = both.mirror.mark
     path = both.info.paths.journal / journal_synced.NAME
     data = bytearray(path.read_bytes())

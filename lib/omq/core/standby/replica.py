@@ -49,7 +49,7 @@ from omq.core.redo.checkpoint import Checkpointer, CheckpointResult
 from omq.core.redo.redo import ALL, Redo
 from omq.core.redo.window import MOVES_BODIES
 from omq.format.findings import Finding, Kind
-from omq.format.journal import FrameFlag
+from omq.format.journal import FRAME_QUEUE, FRAME_TYPE, FrameFlag, frame_bytes
 from omq.format.location import LocationKind, kind_of, location, number_of
 from omq.format.pool import RecordFlag
 from omq.format.store import HEADER_BYTES
@@ -66,6 +66,8 @@ from omq.storage.store_copy import StoreCopy
 
 WINDOW_BYTES: Final = 64 << 20
 _LAST_PART: Final = int(FrameFlag.LAST_PART)
+_MOVES_NONE: Final = bytes(np.flatnonzero(~MOVES_BODIES).tolist())
+_IDEL_LOW: Final = IDEL & 255
 
 
 class Replica:
@@ -271,6 +273,14 @@ def _leaves_idel(block: Block) -> Vector:
     return np.asarray((frames["queue"] == IDEL) & (frames["flags"] & _LAST_PART != 0))
 
 
+def _is_first(block: Block) -> bool:
+    """Does it move bodies, or end messages that have containers?"""
+    data, count = block.data, block.header.count
+    if frame_bytes(data, count, FRAME_TYPE).translate(None, _MOVES_NONE):
+        return True
+    return _IDEL_LOW in frame_bytes(data, count, FRAME_QUEUE) and bool(_leaves_idel(block).any())
+
+
 def _same_epoch(blocks: list[Block]) -> list[Block]:
     """Those at the beginning that are of one epoch."""
     epoch = blocks[0].header.epoch
@@ -289,7 +299,7 @@ def _apart(blocks: list[Block]) -> Iterator[list[Block]]:
     that have containers: what these are is known when all before it is redone."""
     begin = 0
     for i, block in enumerate(blocks):
-        if i > begin and (MOVES_BODIES[block.frames["type"]].any() or _leaves_idel(block).any()):
+        if i > begin and _is_first(block):
             yield blocks[begin:i]
             begin = i
     if begin < len(blocks):

@@ -43,7 +43,7 @@ from omq.base.errors import BadRequest
 from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import FOREVER
 from omq.ipc.server.doors import Door
-from omq.ipc.server.sessions import Session, say
+from omq.ipc.server.sessions import Session, say, say_line
 from omq.storage.instance_file import is_member_name
 
 Answer = dict[str, Any]
@@ -185,7 +185,7 @@ class HeldReplies:
                 each.ahead += 1
                 if each.asks:
                     each.asks, each.told, each.fresh = False, lsn, True
-                say(each.session.door, {"written": lsn, "file": file})
+                say_line(each.session.door, b'{"written": %d, "file": %d}\n' % (lsn, file))
 
     # standbys
 

@@ -304,7 +304,11 @@ def split_channel(view: memoryview) -> tuple[memoryview, memoryview, memoryview]
 def say(door: Door, answer: dict[str, Any], descriptor: int = -1) -> None:
     """One JSON line back over a control connection, with a descriptor if there is one. A client
     that does not read loses the connection with it: half a line would spoil all that follow."""
-    line = (json.dumps(answer) + "\n").encode()
+    say_line(door, (json.dumps(answer) + "\n").encode(), descriptor)
+
+
+def say_line(door: Door, line: bytes, descriptor: int = -1) -> None:
+    """As `say`, of a line that is JSON already, and ends."""
     try:
         if descriptor < 0:
             door.connection.sendall(line)

@@ -15,7 +15,8 @@ Invariants: 1. an object counts whose CRC is right, whose number is next, and wh
 before (`previous`); 2. nothing counts behind one that is missing; 3. a base counts whole, and with
 the journal up to its checkpoint.
 
-Errors: NothingToRestore: no base is old enough, or the journal ends before a base is whole;
+Errors: NothingToRestore: no base is old enough, or it was removed meanwhile (bases.prune deletes
+its `base.json` first), or the journal ends before a base is whole;
 PlaceDamaged: says up to which LSN a restore is possible; PlaceUnavailable; those of a standby.
 """
 
@@ -101,6 +102,9 @@ class Restoring:
             made.lsn = session.mirror.mark.lsn
             standby = replace(first, term=base.term)
             copy.finish(standby)
+        except PlaceDamaged as error:
+            self._refuse_removed(base, error)
+            raise
         finally:
             copy.close()
             if session is not None:
@@ -123,6 +127,14 @@ class Restoring:
             raise NothingToRestore(url=self._place.url, reason="its oldest base is of LSN "
                                    f"{oldest.lsn}, {iso_time(oldest.time_ns)}, after that point")
         return fit[-1]
+
+    def _refuse_removed(self, base: Base, error: PlaceDamaged) -> None:
+        """Whoever ships has removed the base meanwhile, and the journal behind it: nothing of it is
+        damaged, and no earlier point of it can be had."""
+        if self._place.read(base_name(base.term, base.time_ns)) is None:
+            raise NothingToRestore(url=self._place.url, reason=f"the base of "
+                                   f"{iso_time(base.time_ns)} was removed as too old "
+                                   "(ship_bases_kept) while it was being restored") from error
 
     def _copy(self, base: Base, copy: BaseReceiving) -> None:
         previous = 0

@@ -201,9 +201,9 @@ class Follower:
 
     def _tell(self, *, force: bool = False) -> None:
         now = time.monotonic()
-        self.notifier.watchdog()
         if force or now >= self._told:
             self._told = now + 1.0
+            self.notifier.watchdog()
             side_files.replace(self._paths.standby,
                                (json.dumps(self.state(), sort_keys=True) + "\n").encode(),
                                modes.PUBLIC)
@@ -283,6 +283,7 @@ def make(location: Location, member: Instance, settings: Settings, command: Sequ
             told(copy.bytes, copy.kept, session.mirror.lsn if session is not None else 0)
             if session is not None and session.following:
                 line.send(session.settle())
+        session.mirror.note()  # the pool that is copied is not above what a start knows of
         made = Instance(copy.uuid, session.instance.term, member.role, member.member,
                         member.primary)
         copy.finish(made)

@@ -105,6 +105,7 @@ class Line:
         self.other_ready = True  # nobody has looked yet
         self._ends = ends
         self._in, self._out = PieceReader(peer), Outgoing()
+        self._waits: dict[int | None, select.poll] = {}
 
     def send(self, piece: Piece) -> None:
         """All of it; waits for room as long as the other side may be silent."""
@@ -116,7 +117,7 @@ class Line:
                 try:
                     view = view[self._ends.write(view) :]
                 except BlockingIOError:
-                    if not _ready(self._ends.writing, select.POLLOUT, self.silence_s):
+                    if not _room(self._ends.writing, self.silence_s):
                         raise self._broken("it takes nothing for "
                                            f"{duration(self.silence_s)}") from None
                 except OSError as error:
@@ -128,7 +129,7 @@ class Line:
         if self._ends.buffered():
             self.other_ready = True  # it may be: nobody looks now
         else:
-            found = _ready(self._ends.reading, select.POLLIN, timeout_s, other)
+            found = [each for each, _ in self._wait(other).poll(timeout_s * 1000)]
             self.other_ready = other in found
             if self._ends.reading not in found:
                 return
@@ -142,18 +143,26 @@ class Line:
             raise self._broken("it has closed the line")
         yield from self._in.feed(data)
 
+    def _wait(self, other: int | None) -> select.poll:
+        """For something to read here, or from the other descriptor. Made once for each: it has
+        their numbers alone."""
+        wait = self._waits.get(other)
+        if wait is None:
+            wait = self._waits[other] = select.poll()  # select takes fewer descriptors
+            for each in (self._ends.reading, other):
+                if each is not None:
+                    wait.register(each, select.POLLIN)
+        return wait
+
     def _broken(self, reason: str) -> StreamBroken:
         return StreamBroken(peer=self.peer, reason=reason)
 
 
-def _ready(descriptor: int, wanted: int, timeout_s: float, other: int | None = None
-           ) -> frozenset[int]:
-    """Which of the two have something."""
-    poll = select.poll()  # a daemon may have more descriptors than select takes
-    poll.register(descriptor, wanted)
-    if other is not None:
-        poll.register(other, select.POLLIN)
-    return frozenset(each for each, _ in poll.poll(timeout_s * 1000))
+def _room(descriptor: int, timeout_s: float) -> bool:
+    """Can something be written?"""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 class Connection(Protocol):

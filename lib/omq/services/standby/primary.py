@@ -55,6 +55,7 @@ class Primary:
         self._sending = Sending(paths, instance)
         self._look = DurableLook(paths)
         self._beat = 0.0  # when something was sent last
+        self._tells = 0.0  # when people are told next
         self._said = 0  # up to there the standby was told that it is durable
         self._heard = time.monotonic()
         self._telling, self._error = Telling(paths), ""
@@ -96,7 +97,9 @@ class Primary:
             self._line.send(piece)
         if pieces:
             point("standby.after_send")
-        for piece in self._line.receive(0 if pieces else self._poll_s, self._attached.descriptor):
+        synced = self._sending.synced
+        for piece in self._line.receive(0 if self._sending.more else self._poll_s,
+                                        self._attached.descriptor):
             self._heard = time.monotonic()
             if piece.kind is PieceKind.BASE and not self._sending.following:
                 self._base(piece)
@@ -108,6 +111,9 @@ class Primary:
             self._sending.refuse_superseded(self._sending.superseded)
             if piece.kind is PieceKind.ACK:
                 point("standby.after_ack")
+        if self._sync and self._sending.following and self._sending.synced != synced:
+            # At once: a client waits for it.
+            self._attached.turn(self._sending.member, self._sending.synced, hears=False)
         now = time.monotonic()
         if now - self._heard > self._line.silence_s:  # it answers whatever it is sent
             raise StreamBroken(peer=self._line.peer,
@@ -118,8 +124,9 @@ class Primary:
                 NEWS_S if durable > self._said else BEAT_S):
             self._beat, self._said = now, durable
             self._line.send(Piece(PieceKind.DURABLE, self._instance.term, durable=durable))
-
-        self._tell(following=self._sending.following)
+        if now >= self._tells:
+            self._tells = now + NEWS_S
+            self._tell(following=self._sending.following)
 
     def _tell(self, *, following: bool) -> None:
         sending = self._sending

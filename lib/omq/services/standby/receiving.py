@@ -133,6 +133,7 @@ class Receiving:
 
     def apply(self) -> int:
         """Redo what both disks have; how many bytes of blocks. 0: there is nothing left."""
+        self.mirror.note_soon()
         return self._replica.advance(self.mirror.redo_limit)
 
     def checkpoint(self, time_ns: int) -> bool:

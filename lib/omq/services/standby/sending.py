@@ -21,6 +21,7 @@ JournalSource.
 from __future__ import annotations
 
 import json
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -38,6 +39,7 @@ from omq.services.standby.ask_members import answer, is_asked
 from omq.storage import promotions, standby_holds
 from omq.storage.containers import REF_BYTES, open_item
 from omq.storage.instance_file import Instance, is_member_name
+from omq.storage.journal_scan import has_containers
 from omq.storage.journal_source import JournalSource
 
 HELD_S: Final = 1.0
@@ -45,6 +47,8 @@ HELD_S: Final = 1.0
 it forgotten. In between each ACK would be a look at a file, and a client may wait for it."""
 CHUNK_BYTES: Final = 1 << 20  # of a container in one piece
 _CONTAINER: Final = int(FrameFlag.CONTAINER)
+_COUNT: Final = struct.Struct("<I")
+_COUNT_AT: Final = BLOCK.offset("count")
 
 
 class Sending:
@@ -55,7 +59,7 @@ class Sending:
         self.said: dict[str, Any] = {}  # what it says of itself
         self.acked = self.synced = 0
         self.superseded = 0  # the later term that the standby knows
-        self.following = False
+        self.following = self.more = False
         self._held = (0, 0.0)  # the file that was noted last, and until when that is enough
         self._paths, self._instance = paths, instance
         self._source = JournalSource(paths, instance.uuid, instance.term)
@@ -125,23 +129,30 @@ class Sending:
 
     def turn(self, durable: int, bytes_max: int, written: int = 0, within: int = 0
              ) -> list[Piece]:
-        """What is new up to there, about so many bytes. `written`: up to there it may be sent, too,
-        though it is not durable here yet; `within`: in that file it ends, 0: nobody says."""
+        """What is new up to there, about so many bytes; `more` says whether there may be more.
+        `written`: up to there it may be sent, too, though it is not durable here yet; `within`: in
+        that file it ends, 0: nobody says."""
+        self.more = False
         if not self.following:
             return []
         out: list[Piece] = []
         if written < durable:
             within = 0
+        left = bytes_max
         for piece in self._source.read(max(durable, written), bytes_max, durable, within):
             if piece.kind is PieceKind.BLOCK:
                 out += self._containers(piece)
+                left -= len(piece.payload)
             out.append(piece)
+        self.more = left <= 0
         return out
 
     def _containers(self, block: Piece) -> Iterator[Piece]:
         """Those that the block's messages name."""
         data = memoryview(block.payload)
-        count = BLOCK.as_dict(data)["count"]
+        count = _COUNT.unpack_from(data, _COUNT_AT)[0]
+        if not has_containers(data, count):
+            return
         frames = FRAME.array(data, count, BLOCK.size)
         rows = np.flatnonzero(frames["flags"] & _CONTAINER)  # births alone have the flag
         behind = BLOCK.size + FRAME.size * count
