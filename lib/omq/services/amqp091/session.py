@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 CHANNELS_MAX: Final = 255
 _CAPABILITIES: Final = {"publisher_confirms": True, "basic.nack": True,
-                        "consumer_cancel_notify": True, "authentication_failure_close": True}
+                        "consumer_cancel_notify": True, "authentication_failure_close": True,
+                        "exchange_exchange_bindings": True}
 
 
 class Session(Line):
