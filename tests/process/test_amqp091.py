@@ -58,7 +58,8 @@ def test_a_message_goes_there_and_back(world: AmqpWorld) -> None:
     method, properties, body = got(channel)
     assert body == b"hello" and not method.redelivered and method.routing_key == "A"
     for name in ("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id",
-                 "reply_to", "message_id", "timestamp", "type", "app_id", "user_id", "headers"):
+                 "reply_to", "message_id", "timestamp", "type", "app_id", "user_id", "headers",
+                 "expiration"):
         assert getattr(properties, name) == getattr(sent, name), name
     channel.basic_ack(method.delivery_tag)
     channel.connection.close()
@@ -72,6 +73,7 @@ def test_native_messages_reach_clients(world: AmqpWorld) -> None:
     _, properties, body = got(channel, auto_ack=True)
     assert body == b"from here" and properties.headers == {"k": "v"}
     assert properties.correlation_id == "c-1"
+    assert (properties.delivery_mode, properties.priority) == (2, 4) and properties.message_id
     assert channel.basic_get("A") == (None, None, None)
 
 

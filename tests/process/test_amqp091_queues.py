@@ -304,6 +304,49 @@ def temporaries(world: AmqpWorld) -> list[str]:
         return [each.name for each in native.queues.list() if each.kind == "temporary"]
 
 
+def test_a_consumer_gets_the_properties_that_were_given(world: AmqpWorld) -> None:
+    """And no others, whatever omq makes of them: on a queue of one connection, too, where nothing
+    is persistent, and of a body that always is; one, many at once, moved. By other ways an id, a
+    priority and a persistence are known as ever."""
+    given: tuple[dict[str, Any], ...] = (
+        {}, {"delivery_mode": 1}, {"delivery_mode": 2}, {"priority": 0}, {"message_id": "m"},
+        {"delivery_mode": 2, "priority": 4}, {"expiration": "3600000", "content_type": "x"},
+        {"headers": {"n": 1}, "correlation_id": "c"})
+    channel = connected(world).channel()
+    own = channel.queue_declare("", exclusive=True).method.queue
+
+    def publish(queue: str, size: int, count: int = 1) -> None:
+        for at, each in enumerate(given):
+            for _ in range(count):
+                channel.basic_publish("", queue, b"%d" % at + bytes(size),
+                                      pika.BasicProperties(**each))
+
+    def check(queue: str, count: int = 1) -> None:
+        for _ in range(len(given) * count):
+            _, properties, body = got(channel, queue, auto_ack=True)
+            assert given[int(body.rstrip(b"\0"))] == {
+                name: value for name, value in vars(properties).items() if value is not None}
+        assert channel.basic_get(queue) == (None, None, None)
+
+    publish("A", 1, 30)  # no confirms: many wait and go by one request
+    check("A", 30)
+    channel.confirm_delivery()
+    for queue in ("A", own):
+        for size in (1, 300_000):
+            publish(queue, size)
+            check(queue)
+    publish("A", 1)
+    with world.connect() as native:
+        rows = {int(row.body.rstrip(b"\0")): row for row in native.browse("A")}
+        assert [rows[at].priority for at in range(len(given))] == [4, 4, 4, 0, 4, 4, 4, 4]
+        assert [at for at, row in rows.items() if row.persistent] == [2, 5]
+        assert all(row.message_id for row in rows.values())
+        with native.reader("A") as reader:
+            for message in reader.next(len(given), timeout_s=WAIT_S):
+                message.move("B")
+    check("B")
+
+
 # exchanges
 
 def test_exchanges_send_to_what_is_bound(world: AmqpWorld) -> None:
