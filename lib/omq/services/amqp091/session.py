@@ -198,8 +198,7 @@ class Session(Line):
                 await each.publishing.calm()
             self._end_channels(failed=False)
             self.send(commands.Connection.CloseOk())
-            self._close()
-            self._hang_up_later()
+            self._finish()
         except Exception as error:
             self.host.failed(self, error)  # aborts it
 
@@ -318,10 +317,7 @@ class Session(Line):
         self._end_channels(failed=False)
         self.send(commands.Connection.Close(code, worded(code, reason), 0, 0))
         self._flush()  # the loop may be at its end
-        if self._stopped:
-            self._stopped = False
-            self._line.resume_reading()
-        self._hang_up_later()
+        self._hear_the_rest()
 
     def _late(self) -> None:
         self.forced(FORCED, "it did not open within amqp_handshake_timeout_s")
