@@ -17,7 +17,10 @@ from tests.waiting import until
 
 needs_proton()
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
+from pamqp import commands, encode  # noqa: E402
+
 from tests.process.pika_clients import WAIT_S, closed, connected, got, pika  # noqa: E402
+from tests.process.raw_amqp091 import Raw  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
@@ -58,7 +61,8 @@ def test_a_message_goes_there_and_back(world: AmqpWorld) -> None:
     method, properties, body = got(channel)
     assert body == b"hello" and not method.redelivered and method.routing_key == "A"
     for name in ("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id",
-                 "reply_to", "message_id", "timestamp", "type", "app_id", "user_id", "headers"):
+                 "reply_to", "message_id", "timestamp", "type", "app_id", "user_id", "headers",
+                 "expiration"):
         assert getattr(properties, name) == getattr(sent, name), name
     channel.basic_ack(method.delivery_tag)
     channel.connection.close()
@@ -72,6 +76,7 @@ def test_native_messages_reach_clients(world: AmqpWorld) -> None:
     _, properties, body = got(channel, auto_ack=True)
     assert body == b"from here" and properties.headers == {"k": "v"}
     assert properties.correlation_id == "c-1"
+    assert (properties.delivery_mode, properties.priority) == (2, 4) and properties.message_id
     assert channel.basic_get("A") == (None, None, None)
 
 
@@ -243,6 +248,28 @@ def test_what_is_said_of_messages_in_one_write(world: AmqpWorld) -> None:
 def test_who_is_nobody(world: AmqpWorld) -> None:
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
         connected(world, password="wrong")
+
+
+@pytest.mark.parametrize(("said", "code"), [
+    ({"LOGIN": "daemon", "PASSWORD": PASSWORD}, 0), ({"LOGIN": "daemon", "PASSWORD": "wrong"}, 403),
+    ({"LOGIN": "daemon"}, 502), ({"LOGIN": 1, "PASSWORD": {}}, 502), (b"\xff", 502), (b"", 502),
+    ({"LOGIN": f"x\0daemon\0{PASSWORD}", "PASSWORD": ""}, 403)])
+def test_name_and_password_in_a_table(world: AmqpWorld, said: Any, code: int) -> None:
+    """AMQPLAIN, which php-amqplib has by default."""
+    table = said if isinstance(said, bytes) else encode.field_table(said)[4:]
+    with socket.create_connection(("127.0.0.1", world.await_port()), WAIT_S) as line:
+        line.sendall(HEADER)
+        client = Raw(line)
+        offered = client.hears().mechanisms
+        assert sorted((offered if isinstance(offered, str) else offered.decode()).split()) == [
+            "AMQPLAIN", "ANONYMOUS", "PLAIN"]
+        payload = commands.Connection.StartOk({}, "AMQPLAIN", "", "en_US").marshal()
+        at = payload.index(b"AMQPLAIN") + len(b"AMQPLAIN")
+        payload = b"\0\x0a\0\x0b" + payload[:at] + struct.pack(">I", len(table)) + table + (
+            payload[at + 4 :])
+        line.sendall(frame(1, 0, payload))
+        told = client.hears()
+        assert getattr(told, "reply_code", 0) == code, told
 
 
 def test_a_broken_line_has_failed_once(world: AmqpWorld) -> None:

@@ -238,6 +238,17 @@ CONVERSATION = opening() + b"".join((
         commands.Channel.Close(200, "", 0, 0)))))
 
 
+def test_what_comes_after_a_close_is_read_and_means_nothing(world: AmqpWorld) -> None:
+    """A client whose channels have something to write yet: the answer is heard all the same, and
+    the line is not reset."""
+    with raw(world) as client:
+        client.says(commands.Connection.Close(200, "", 0, 0), channel=0)
+        client.line.sendall(published("A", b"late" * 1000) * 5000)
+        client.awaits(commands.Connection.CloseOk)
+        assert client.line.recv(1) == b""
+    assert world.left("A") == []
+
+
 def test_mutated_frames(world: AmqpWorld) -> None:
     """They end their own connection at most; `OMQ_AMQP091_FRAMES` are more of them."""
     chance = random.Random(SEED)

@@ -15,6 +15,8 @@ from tests.waiting import until
 
 needs_proton()
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
+from omq.services.amqp091 import exchanges  # noqa: E402
+from omq.services.amqp091.exchanges import Binding  # noqa: E402
 from tests.process.pika_clients import (  # noqa: E402
     WAIT_S,
     all_of,
@@ -176,6 +178,45 @@ def test_purged_and_deleted(world: AmqpWorld) -> None:
     assert channel.queue_delete("heap").method.message_count == 0, "it is not there: deleted"
 
 
+def test_a_queue_is_deleted_with_what_a_consumer_holds(world: AmqpWorld) -> None:
+    """It hears of it, what it says of these then is heard, in a transaction, too; what a program of
+    omq holds is nobody's to delete. So is the message on its way to who gets."""
+    sends, holds, gets = (connected(world).channel() for _ in range(3))
+    told: list[str] = []
+    for name, more in (("held", {"durable": True}), ("brief", {"exclusive": True})):
+        own = sends if name == "held" else holds
+        own.queue_declare(name, **more)
+        for body in (b"1", b"2", b"3"):
+            own.basic_publish("", name, body, pika.BasicProperties(delivery_mode=2))
+        holds.add_on_cancel_callback(lambda frame: told.append(frame.method.consumer_tag))
+        taken: list[Any] = []
+        holds.basic_qos(prefetch_count=2)
+        tag = holds.basic_consume(name, lambda *found: taken.append(found))  # noqa: B023
+        until(lambda: holds.connection.process_data_events(0.01) or len(taken) == 2,  # noqa: B023
+              world.said)
+        if name == "held":
+            gets.tx_select()
+            method, _, body = got(gets, name)
+            assert body == b"3"
+            gets.basic_ack(method.delivery_tag)
+        own.queue_delete(name)
+        until(lambda: holds.connection.process_data_events(0.01) or tag in told,  # noqa: B023
+              world.said)
+        holds.basic_ack(taken[0][1].delivery_tag)
+        holds.basic_nack(taken[1][1].delivery_tag)
+        assert refused(sends.connection, lambda other: other.queue_declare(
+            name, passive=True)) == 404  # noqa: B023
+    gets.tx_commit()
+    holds.queue_declare("held", durable=True)
+    assert all_of(holds, "held") == [], "nothing of it came back"
+    holds.basic_publish("", "held", b"x", pika.BasicProperties(delivery_mode=2))
+    with world.connect() as native, native.reader("HELD") as reader:
+        found = next(iter(reader.next(timeout_s=WAIT_S)))
+        assert refused(sends.connection, lambda other: other.queue_delete("held")) == 406
+        found.done()
+    holds.queue_delete("held")
+
+
 def test_who_may_not_declare(world: AmqpWorld) -> None:
     connection = connected(world, "bin")
     for ask in (lambda channel: channel.queue_declare("new", durable=True),
@@ -263,6 +304,49 @@ def temporaries(world: AmqpWorld) -> list[str]:
         return [each.name for each in native.queues.list() if each.kind == "temporary"]
 
 
+def test_a_consumer_gets_the_properties_that_were_given(world: AmqpWorld) -> None:
+    """And no others, whatever omq makes of them: on a queue of one connection, too, where nothing
+    is persistent, and of a body that always is; one, many at once, moved. By other ways an id, a
+    priority and a persistence are known as ever."""
+    given: tuple[dict[str, Any], ...] = (
+        {}, {"delivery_mode": 1}, {"delivery_mode": 2}, {"priority": 0}, {"message_id": "m"},
+        {"delivery_mode": 2, "priority": 4}, {"expiration": "3600000", "content_type": "x"},
+        {"headers": {"n": 1}, "correlation_id": "c"})
+    channel = connected(world).channel()
+    own = channel.queue_declare("", exclusive=True).method.queue
+
+    def publish(queue: str, size: int, count: int = 1) -> None:
+        for at, each in enumerate(given):
+            for _ in range(count):
+                channel.basic_publish("", queue, b"%d" % at + bytes(size),
+                                      pika.BasicProperties(**each))
+
+    def check(queue: str, count: int = 1) -> None:
+        for _ in range(len(given) * count):
+            _, properties, body = got(channel, queue, auto_ack=True)
+            assert given[int(body.rstrip(b"\0"))] == {
+                name: value for name, value in vars(properties).items() if value is not None}
+        assert channel.basic_get(queue) == (None, None, None)
+
+    publish("A", 1, 30)  # no confirms: many wait and go by one request
+    check("A", 30)
+    channel.confirm_delivery()
+    for queue in ("A", own):
+        for size in (1, 300_000):
+            publish(queue, size)
+            check(queue)
+    publish("A", 1)
+    with world.connect() as native:
+        rows = {int(row.body.rstrip(b"\0")): row for row in native.browse("A")}
+        assert [rows[at].priority for at in range(len(given))] == [4, 4, 4, 0, 4, 4, 4, 4]
+        assert [at for at, row in rows.items() if row.persistent] == [2, 5]
+        assert all(row.message_id for row in rows.values())
+        with native.reader("A") as reader:
+            for message in reader.next(len(given), timeout_s=WAIT_S):
+                message.move("B")
+    check("B")
+
+
 # exchanges
 
 def test_exchanges_send_to_what_is_bound(world: AmqpWorld) -> None:
@@ -326,6 +410,7 @@ def test_an_exchange_is_what_it_was_declared(world: AmqpWorld) -> None:
     for code, ask in (
             (406, lambda channel: channel.exchange_declare("it", "fanout", auto_delete=True)),
             (540, lambda channel: channel.exchange_declare("new", "headers")),
+            (406, lambda channel: channel.exchange_declare("new", "nobody's")),
             (540, lambda channel: channel.exchange_declare(
                 "new", arguments={"alternate-exchange": "it"})),
             (403, lambda channel: channel.exchange_declare("amq.new")),
@@ -333,7 +418,11 @@ def test_an_exchange_is_what_it_was_declared(world: AmqpWorld) -> None:
             (403, lambda channel: channel.queue_bind("A", "")),
             (404, lambda channel: channel.queue_bind("A", "none")),
             (404, lambda channel: channel.queue_bind("none", "it")),
-            (540, lambda channel: channel.exchange_bind("it", "amq.topic"))):
+            (404, lambda channel: channel.exchange_bind("it", "none")),
+            (404, lambda channel: channel.exchange_bind("none", "it")),
+            (403, lambda channel: channel.exchange_bind("it", "")),
+            (403, lambda channel: channel.exchange_unbind("", "it")),
+            (540, lambda channel: channel.exchange_bind("it", "amq.topic", arguments={"x": 1}))):
         assert refused(connection, ask) == code
     channel.queue_bind("A", "it", "#")
     assert refused(connection, lambda channel: channel.exchange_delete(
@@ -341,6 +430,70 @@ def test_an_exchange_is_what_it_was_declared(world: AmqpWorld) -> None:
     channel.queue_unbind("A", "it", "#")
     assert refused(connection, lambda channel: channel.exchange_declare(
         "it", passive=True)) == 404, "it went with its last binding"
+
+
+def test_exchanges_send_to_exchanges(world: AmqpWorld) -> None:
+    """In a circle and by two ways, each queue gets it once; the same after a death of all, and
+    after one of them was deleted."""
+    channel = connected(world).channel()
+    for name, kind, more in (("in", "topic", {}), ("eu", "topic", {"internal": True}),
+                             ("all", "fanout", {}), ("brief", "fanout", {"durable": False})):
+        channel.exchange_declare(name, kind, **{"durable": True, **more})
+    channel.exchange_bind("eu", "in", "*.eu")
+    channel.exchange_bind("all", "eu", "#")
+    channel.exchange_bind("in", "all")
+    channel.exchange_bind("all", "in", "new.#")
+    channel.exchange_bind("all", "in", "old.#")
+    channel.exchange_unbind("all", "in", "old.#")
+    channel.exchange_unbind("all", "in", "never")
+    channel.exchange_bind("all", "brief")
+    channel.queue_bind("A", "all")
+    channel.queue_bind("A", "in", "new.*")
+    channel.queue_bind("B", "eu", "new.eu")
+    for _ in range(2):
+        channel = connected(world).channel()
+        channel.confirm_delivery()
+        for key in ("new.eu", "old.eu", "new.us", "old.us"):
+            channel.basic_publish("in", key, key.encode())
+        assert all_of(channel, "A") == [b"new.eu", b"old.eu", b"new.us"]
+        assert all_of(channel, "B") == [b"new.eu"]
+        restarted(world)
+    connection = connected(world)
+    channel = connection.channel()
+    assert refused(connection, lambda other: other.exchange_declare("brief", passive=True)) == 404
+    assert connected(world)._impl.server_capabilities["exchange_exchange_bindings"]
+    channel.exchange_delete("eu")
+    channel.confirm_delivery()
+    channel.basic_publish("in", "old.eu", b"x")
+    channel.basic_publish("all", "new.us", b"y")
+    assert (all_of(channel, "A"), all_of(channel, "B")) == ([b"y"], [])
+    with world.connect() as native:
+        assert not [row for row in native.browse("SYSTEM.EXCHANGES") if b'"eu"' in row.body]
+    channel.exchange_delete("in")
+    channel.exchange_delete("all")
+    with world.connect() as native:
+        assert list(native.browse("SYSTEM.EXCHANGES")) == []
+
+
+def test_an_exchange_goes_with_the_last_one_that_it_is_bound_to(world: AmqpWorld) -> None:
+    """And with it others; who may not bind queues binds no exchanges either."""
+    connection = connected(world)
+    channel = connection.channel()
+    for name in ("first", "second"):
+        channel.exchange_declare(name, "fanout", durable=True, auto_delete=True)
+    channel.exchange_declare("third", "fanout", durable=True)
+    channel.exchange_bind("second", "first")
+    channel.exchange_bind("third", "second")
+    assert refused(connected(world, "bin"), lambda other: other.exchange_bind(
+        "third", "amq.topic")) == 403
+    assert refused(connection, lambda other: other.exchange_delete(
+        "second", if_unused=True)) == 406
+    channel.exchange_delete("third")
+    for name in ("first", "second"):
+        assert refused(connection, lambda other: other.exchange_declare(
+            name, passive=True)) == 404  # noqa: B023
+    with world.connect() as native:
+        assert list(native.browse("SYSTEM.EXCHANGES")) == []
 
 
 def test_a_bound_queue_that_has_gone(world: AmqpWorld) -> None:
@@ -404,12 +557,20 @@ def test_what_makes_no_sense_among_the_definitions(world: AmqpWorld) -> None:
     with world.connect() as native:
         native.put_many("SYSTEM.EXCHANGES", [
             b"", b"[]", b'{"exchange": 7}', b'{"exchange": "x", "kind": "odd"}',
-            b'{"exchange": "none", "key": "", "queue": "A"}',
-            b'{"exchange": "good", "key": "", "queue": "no queue"}', b"[" * 100_000])
+            b'{"exchange": "good", "key": "", "queue": "no queue"}', b"[" * 100_000,
+            b'{"exchange": "good", "key": "", "to": ""}',
+            b'{"exchange": "good", "key": "", "to": 1}',
+            b'{"exchange": "good", "key": "", "to": "good", "queue": "A"}',
+            b'{"exchange": "good", "key": "", "to": "' + b"x" * 256 + b'"}'])
+        for exchange, binding in (("none", Binding("", "A")), ("good", Binding("", to="none"))):
+            exchanges.keep(native, exchanges.binding_record(exchange, binding))
     restarted(world)
     channel = connected(world).channel()
     channel.exchange_declare("good", "fanout", durable=True)
-    assert any("make no sense" in event.get("reason", "") for event in world.events(1591))
+    assert any("10 messages on SYSTEM.EXCHANGES make no sense" in event.get("reason", "")
+               for event in world.events(1591))
+    with world.connect() as native:
+        assert len(list(native.browse("SYSTEM.EXCHANGES"))) == 11, "what leads nowhere has gone"
     channel.exchange_delete("good")
     world.clear("SYSTEM.EXCHANGES")
 

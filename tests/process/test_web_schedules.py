@@ -108,8 +108,12 @@ def test_definitions_are_taken_from_one_instance_to_another(web: Web, tmp_path: 
             {"name": "RING", "keys": {"dead_letter": "GNIR"}},
             {"name": "GNIR", "keys": {"dead_letter": "RING"}}, {"name": "POISON"}],
             "exchanges": [{"name": "x", "kind": "headers"}, {"name": "amq.x", "kind": "topic"}],
-            "bindings": [{"exchange": "none", "queue": "A"}, {"exchange": "amq.topic",
-                                                              "queue": "NOBODY"}],
+            "bindings": [{"exchange": "none", "queue": "A"},
+                         {"exchange": "amq.topic", "queue": "NOBODY"},
+                         {"exchange": "amq.topic", "to": "none"}, {"exchange": "amq.topic"},
+                         {"exchange": "amq.topic", "to": "amq.topic", "queue": "A"},
+                         {"exchange": "amq.topic", "to": 7}, {"exchange": "amq.topic", "queue": []},
+                         {"exchange": "amq.topic", "to": []}],
             "schedules": [{"name": "S", "queue": "NOBODY", "when": "every 1 h"},
                           {"name": "T", "queue": "A", "when": "now and then"}],
             "rights": [{"section": "A", "who": "user:nobody-such", "may": "put"},
@@ -117,8 +121,8 @@ def test_definitions_are_taken_from_one_instance_to_another(web: Web, tmp_path: 
         status, told = line.ask("POST", "definitions", judged)
         assert status == 422 and [each.partition(" ")[0] for each in told["mistakes"]] == [
             "queues[1]", "queues[6]", "queues[2]", "queues[3]", "queues[5]",
-            "exchanges[0]", "exchanges[1]", "bindings[0]", "bindings[1]", "schedules[0]",
-            "schedules[1]", "rights[0]", "rights[1]"], told
+            "exchanges[0]", "exchanges[1]", *(f"bindings[{at}]" for at in range(8)),
+            "schedules[0]", "schedules[1]", "rights[0]", "rights[1]"], told
         assert line.ask("GET", "definitions") == (200, file), "refused whole"
         for wrong, code in (({**file}, 400), ({**file, "version": 2, "reason": "x"}, 422),
                             ({"version": 1, "queues": {}, "reason": "x"}, 422)):
@@ -135,7 +139,8 @@ WHOLE: dict[str, Any] = {
             "max_depth": "77"}}],
     "exchanges": [{"name": "shop", "kind": "topic"}],
     "bindings": [{"exchange": "shop", "key": "order.*", "queue": "ONE"},
-                 {"exchange": "amq.fanout", "queue": "ZED"}],
+                 {"exchange": "amq.fanout", "queue": "ZED"},
+                 {"exchange": "amq.topic", "key": "order.#", "to": "shop"}],
     "schedules": [{"name": "DAILY", "queue": "ONE", "when": "0 3 * * *", "paused": True}],
     "rights": [{"section": "ONE", "who": "user:bin", "may": "put get"},
                {"section": "NEVER", "who": "group:daemon", "may": "browse"}],
@@ -154,16 +159,17 @@ def test_one_file_has_all_definitions(web: Web, tmp_path: Path) -> None:
         assert told.code == code, told
         return told.out + told.err
 
-    assert "10 of 10 definitions would change" in ran("check", str(file))
+    assert "11 of 11 definitions would change" in ran("check", str(file))
     assert (instance.conf / "authority.conf").read_text() == before
-    assert "10 of 10" in ran("import", str(file), "--reason", "from the shop")
-    assert "0 of 10" in ran("import", str(file))
+    assert "11 of 11" in ran("import", str(file), "--reason", "from the shop")
+    assert "0 of 11" in ran("import", str(file))
     found = json.loads(ran("export"))
     assert {"name": "shop", "kind": "topic", "auto_delete": False, "internal": False} in (
         found["exchanges"])
-    for key, names in (("bindings", ("exchange", "queue")), ("rights", ("section", "who", "may"))):
-        assert {tuple(each[name] for name in names) for each in WHOLE[key]} <= {
-            tuple(each[name] for name in names) for each in found[key]}
+    for key, names in (("bindings", ("exchange", "queue", "to")),
+                       ("rights", ("section", "who", "may"))):
+        assert {tuple(each.get(name) for name in names) for each in WHOLE[key]} <= {
+            tuple(each.get(name) for name in names) for each in found[key]}
     assert {"name": "A", "kind": "local", "by": "queues.conf"}.items() <= next(
         each for each in found["queues"] if each["name"] == "A").items()
     assert [each["paused"] for each in found["schedules"] if each["name"] == "DAILY"] == [True]
@@ -171,7 +177,7 @@ def test_one_file_has_all_definitions(web: Web, tmp_path: Path) -> None:
     logged = map(json.loads, instance.paths.event_log.read_text().splitlines())
     orders = [each for each in logged if each["event"] == 1251
               and each.get("things") == "definitions" and each["command"].startswith("omq def")]
-    assert [(each["count"], each["reason"]) for each in orders] == [(10, "from the shop")]
+    assert [(each["count"], each["reason"]) for each in orders] == [(11, "from the shop")]
 
     wrong = {**WHOLE, "queues": [{"name": "OTHER"}, {"name": "ONE", "kind": "alias"}]}
     file.write_text(json.dumps(wrong))

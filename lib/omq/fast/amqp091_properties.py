@@ -25,8 +25,8 @@ _COUNT, _TABLE, _MODE, _PRIORITY, _TIME = 14, 2, 3, 4, 9
 TIME_MAX = 253402300799
 """The last second of the year 9999."""
 _TIME_MAX = TIME_MAX
-_CORRELATION, _REPLY, _MESSAGE = 0x0400, 0x0200, 0x0080
-_ALWAYS = 0x1800  # delivery-mode and priority
+_CORRELATION, _REPLY, _MESSAGE, _EXPIRATION = 0x0400, 0x0200, 0x0080, 0x0100
+_SAID_MODE, _SAID_PRIORITY, _PRIORITY_MAX = 0x1000, 0x0800, 255
 _HEAD = b"\x00\x3c\x00\x00"
 _ONE = tuple(bytes((each,)) for each in range(256))
 
@@ -121,23 +121,32 @@ def short(text: str) -> bytes:
 
 
 def head(size: cython.ulonglong, mode: cython.uint, priority: cython.uint, flags: cython.uint,
-         first: bytes, last: bytes, correlation: str, reply: str, message: str) -> bytes:
-    """The payload of the header of a body of `size` bytes; the others as `written` gave them."""
+         first: bytes, last: bytes, correlation: str, reply: str, message: str,
+         expiration: str = "") -> bytes:
+    """The payload of the header of a body of `size` bytes; the others as `written` gave them.
+    A mode of 0, a priority above 255 and empty texts are not said."""
     out = bytearray(_HEAD)
     out += int(size).to_bytes(8, "big")
-    said: cython.uint = flags | _ALWAYS
+    said: cython.uint = flags
+    said |= _SAID_MODE if mode else 0
+    said |= _SAID_PRIORITY if priority <= _PRIORITY_MAX else 0
     said |= _CORRELATION if correlation else 0
     said |= _REPLY if reply else 0
     said |= _MESSAGE if message else 0
+    said |= _EXPIRATION if expiration else 0
     out += _ONE[said >> 8]
     out += _ONE[said & 255]
     out += first
-    out += _ONE[mode]
-    out += _ONE[priority]
+    if mode:
+        out += _ONE[mode]
+    if priority <= _PRIORITY_MAX:
+        out += _ONE[priority]
     if correlation:
         out += short(correlation)
     if reply:
         out += short(reply)
+    if expiration:
+        out += short(expiration)
     if message:
         out += short(message)
     out += last

@@ -12,7 +12,14 @@ from omq.base import shim as cython
 from omq.base.checksum import crc32c
 from omq.base.names import id_bytes
 from omq.format.journal import FRAME, FrameType
-from omq.format.message import DESCRIPTOR, GROUP_AT, LAST_IN_GROUP, NUMBER_AT, Descriptor
+from omq.format.message import (
+    DESCRIPTOR,
+    GROUP_AT,
+    LAST_IN_GROUP,
+    NUMBER_AT,
+    Descriptor,
+    said_of,
+)
 from omq.format.wire import PutFlag
 
 assert tuple(map(FRAME.offset, (
@@ -70,19 +77,20 @@ def bodies_of(messages: list[Any], kind: type, queue: str, size_max: cython.Py_s
 def alike_bodies(messages: list[Any], kind: type, queue: str, size_max: cython.Py_ssize_t
                  ) -> list[Any] | None:
     """The bodies of objects of this `kind` that share one mapping of properties, or have none,
-    priority and persistence, and say nothing else but a group. None: they do not, or one has more
-    bytes."""
+    priority, persistence and what they leave open, and say nothing else but a group. None: they do
+    not, or one has more bytes."""
     same: cython.bint = bool(messages) and type(messages[0]) is kind
     if not same:
         return None
     first = messages[0]
     properties, priority, persistent = first.properties, first.priority, first.persistent
+    said = first.said
     out: list[Any] = []
     size: cython.Py_ssize_t
     for message in messages:
         same = type(message) is kind
         if (not same or message.priority != priority or message.persistent != persistent
-                or not _at_once(message, queue)):
+                or message.said != said or not _at_once(message, queue)):
             return None
         if message.properties is not properties and (message.properties or properties):
             return None
@@ -123,7 +131,8 @@ def group_mark(group: bytes, number: cython.uint) -> bytes:
 def _only_a_body(message: Any, queue: str) -> cython.bint:
     priority, persistent = message.priority, message.persistent
     if ((priority is not None and priority != _NORMAL)
-            or (persistent is not None and not persistent) or message.properties):
+            or (persistent is not None and not persistent) or message.properties
+            or message.said):
         return False
     return _at_once(message, queue) and not message.group_id
 
@@ -208,9 +217,10 @@ class Batch:
         `pattern`: what precedes each body where that is more than a descriptor which says
         nothing: a descriptor, to which the size of the body is added, and properties. `marks`: what
         they say of their groups (marks_of), which the descriptor gets, too. A message with neither
-        properties nor a group has a descriptor that says nothing."""
+        properties nor a group that leaves nothing open has a descriptor that says nothing."""
         count: cython.Py_ssize_t = 0
         own: cython.Py_ssize_t = len(pattern) if pattern else _HEAD
+        bare: cython.bint = own == _HEAD and (not pattern or said_of(pattern) == 0)
         heads_of: dict[Any, Any] = {}
         known: Any
         mark: bytes = b""
@@ -231,7 +241,7 @@ class Batch:
                 said |= _GROUPED
             if count == _BATCH_MAX or total + (count + 1) * _SIZE + own + size > room:
                 break
-            if own == _HEAD and not mark:
+            if bare and not mark:
                 known = plain_head(size)
             else:
                 known = heads_of.get((size, mark))

@@ -9,6 +9,7 @@ queues.
 
 Descriptor fields (those without meaning yet are kept for it: report, ...):
     magic "MD"        parts      number of queue parts after it; 0 = the one queue of the frame
+    flags             Said: what its publisher said where another protocol may leave it open
     properties        bytes of the properties          body   bytes of the body, also a container's
     body_crc          CRC-32C of a container's content; 0 for an inline body
     message_id        24 bytes; zero = derived from instance and QPoolId
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
@@ -47,6 +49,7 @@ DESCRIPTOR = Layout(
 )
 _BOUNDS = Layout("magic:2s version:B item_type:B parts:H flags:H properties:I", 12)  # its start
 _IDS = Struct("<q24s24s24s40xH")  # of it, for ids_of
+_SAID_AT = DESCRIPTOR.offset("flags")
 _IDS_AT = DESCRIPTOR.offset("expiry")
 assert [DESCRIPTOR.offset(each) - _IDS_AT for each in (
     "message_id", "correlation_id", "group_id", "reply_to")] == [8, 32, 56, _IDS.size - 2]
@@ -60,6 +63,18 @@ _PROPERTY = Layout("key:H value:I", 6)
 NO_ID = bytes(24)
 LAST_IN_GROUP = 1 << 31
 ID_PREFIX = b"OMQ1"
+
+
+class Said(IntFlag):
+    """Bits of DESCRIPTOR.flags. A message of omq always has an id, a priority and a persistence;
+    one that came by a protocol which leaves them open says here which of them its publisher gave,
+    so that who takes it by the same protocol gets these and no others. 0: by no such protocol."""
+
+    LEFT_OPEN = 1  # what no other bit names was not given
+    ID = 2
+    PRIORITY = 4
+    TRANSIENT = 8  # it was given a persistence, namely this
+    PERSISTENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +284,11 @@ def ids_of(data: bytes) -> tuple[int, bytes, bytes, bytes, int]:
     and the queue for replies."""
     found: tuple[int, bytes, bytes, bytes, int] = _IDS.unpack_from(data, _IDS_AT)
     return found
+
+
+def said_of(data: bytes) -> int:
+    """Of the same: its `Said`."""
+    return data[_SAID_AT] | data[_SAID_AT + 1] << 8
 
 
 def decode(data: bytes | memoryview) -> Payload | Finding:

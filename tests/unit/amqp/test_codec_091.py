@@ -111,9 +111,9 @@ def test_a_content_that_comes(channel: int, said: dict[str, Any], data: bytes) -
 def test_a_delivery_that_goes(channel: int, consumer: str, tag: int, redelivered: bool,  # noqa: FBT001
                               exchange: str, key: str, said: dict[str, Any], data: bytes,
                               most: int) -> None:
-    own = {"mode": said.pop("delivery_mode", 2), "priority": said.pop("priority", 4)}
-    names = {each: said.pop(each, "") for each in ("correlation_id", "reply_to", "message_id")}
-    said.pop("expiration", None)
+    own = {"mode": said.pop("delivery_mode", 0), "priority": said.pop("priority", 256)}
+    names = {each: said.pop(each, "") for each in ("correlation_id", "reply_to", "message_id",
+                                                   "expiration")}
     rest = dict(said)
     if "headers" in rest:
         rest["headers"] = encode.field_table(rest["headers"])
@@ -127,7 +127,8 @@ def test_a_delivery_that_goes(channel: int, consumer: str, tag: int, redelivered
     assert first == (channel, first[1])
     assert first[1].marshal() == commands.Basic.Deliver(
         consumer, tag, redelivered, exchange, key).marshal()
-    wanted = theirs({**said, "delivery_mode": own["mode"], "priority": own["priority"],
+    wanted = theirs({**said, **({"delivery_mode": own["mode"]} if own["mode"] else {}),
+                     **({"priority": own["priority"]} if own["priority"] < 256 else {}),
                      **{name: text for name, text in names.items() if text}})
     assert second[1].body_size == len(data)
     assert second[1].properties.marshal() == wanted.marshal()

@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from omq.base.errors import MessageTooLong
+from omq.base.errors import BadArgument, MessageTooLong
 from omq.base.paths import SpoolPaths
-from omq.fast.batch import Batch, alike_bodies, head_of, marks_of
+from omq.fast.batch import Batch, alike_bodies, bodies_of, head_of, marks_of
+from omq.format.findings import Finding
 from omq.format.journal import FRAME, FrameType
-from omq.format.message import Descriptor
+from omq.format.message import Descriptor, decode, said_of
 from omq.ipc.client.connection_parts import QueueFacts, Wire
 from omq.ipc.wire.arguments import NOTHING_SAID
 from omq.ipc.wire.outgoing import Encoded, Outgoing, alike_head, encode_outgoing
@@ -31,11 +32,13 @@ def test_a_body_that_fits_no_request_is_an_error_and_no_turn_in_vain() -> None:
 
 @pytest.mark.parametrize("more", [
     {}, {"priority": 0}, {"priority": 9, "persistent": False}, {"persistent": True},
-    {"queues": ("A",)}])
+    {"queues": ("A",)}, {"said": 1}, {"said": 0xFFFF}, {"said": 21, "properties": {}},
+    {"said": 0x100, "properties": {}, "persistent": False}])
 def test_what_differs_in_bodies_alone_has_the_bytes_of_each_by_itself(more: dict[str, Any]
                                                                       ) -> None:
-    first = Outgoing(body=b"", properties={"a": "b", "long": "\u00e4" * 300}, **more)
-    messages = [first, *(first.with_body(body) for body in (b"x", b"y" * 900, b"x", bytes(200)))]
+    first = Outgoing(body=b"", **{"properties": {"a": "b", "long": "\u00e4" * 300}, **more})
+    messages = [first, *(first.with_body(body) for body in (b"x", b"y" * 900, b"x", bytes(200),
+                                                         b"z" * 999, b"z" * 999))]
     bodies = alike_bodies(messages, Outgoing, "A", 1000)
     assert bodies == [each.body for each in messages]
     assert len(packed(messages)) > 1, "several requests"
@@ -62,13 +65,15 @@ def packed(messages: list[Outgoing]) -> list[int]:
 
 
 @pytest.mark.parametrize("properties", [{}, {"a": "b"}])
-def test_members_of_groups_have_the_bytes_of_each_by_itself(properties: dict[str, Any]) -> None:
+@pytest.mark.parametrize("left_open", [0, 5])
+def test_members_of_groups_have_the_bytes_of_each_by_itself(properties: dict[str, Any],
+                                                            left_open: int) -> None:
     """With numbers in their group, and one that has none; whatever form its id has."""
     groups: tuple[dict[str, Any], ...] = (
         {"group_id": b"g"}, {"group_id": "a text"}, {"group_id": "0" * 46 + "1f"},
         {"group_id": b"g", "group_sequence": 7}, {}, {"group_id": b"\0\xff" + b"x" * 22},
         {"group_id": "a text", "group_sequence": (1 << 31) - 1, "last_in_group": True})
-    first = Outgoing(body=b"", properties=properties)
+    first = Outgoing(body=b"", properties=properties, said=left_open)
     messages = [first]
     for number in range(60):
         made = replace(first, body=b"b" * (number % 5), **groups[number % len(groups)])
@@ -116,7 +121,7 @@ def test_the_header_of_a_frame_has_all_that_was_encoded() -> None:
 @pytest.mark.parametrize("other", [
     {"properties": {"a": "b"}}, {"priority": 5}, {"persistent": False}, {"message_id": b"m"},
     {"correlation_id": b"c"}, {"expiry_s": 0.0}, {"delay_s": 1.0}, {"reply_to": "A"},
-    {"queues": ("B",)}, {"queues": ("A", "B")}, {"body": b"y" * 1001}])
+    {"queues": ("B",)}, {"queues": ("A", "B")}, {"body": b"y" * 1001}, {"said": 1}])
 def test_what_differs_in_more_is_packed_by_itself(other: dict[str, Any]) -> None:
     first = Outgoing(body=b"x", properties={"a": "b"})
     assert alike_bodies([first, first.with_body(b"z")], Outgoing, "A", 1000) == [b"x", b"z"]
@@ -125,12 +130,28 @@ def test_what_differs_in_more_is_packed_by_itself(other: dict[str, Any]) -> None
         object.__setattr__(more, "properties", first.properties)
     assert alike_bodies([first, more], Outgoing, "A", 1000) is None
     assert alike_bodies([more], Outgoing, "A", 1000) is None or "properties" in other or (
-        {"priority", "persistent"} & set(other))
+        {"priority", "persistent", "said"} & set(other))
     assert alike_bodies([first, b"x"], Outgoing, "A", 1000) is None
     assert alike_bodies([], Outgoing, "A", 1000) is None
 
 
+def test_who_leaves_something_open_says_more_than_a_body() -> None:
+    """It is encoded with what it says, alone and with others; nonsense is refused."""
+    first = Outgoing(body=b"x", said=5)
+    assert bodies_of([first], Outgoing, "A", 1000) is None
+    assert bodies_of([replace(first, said=0)], Outgoing, "A", 1000) == [b"x"]
+    for each, wanted in ((first, 5), (replace(first, said=0), 0), (first.with_body(b"y"), 5),
+                         (replace(first, said=0xFFFF, message_id=b"m"), 0xFFFF)):
+        made = encode_outgoing(each, [7], 0, SpoolPaths(Path("/none")), 1000, "a program")
+        assert said_of(made.payload) == wanted
+        found = decode(made.payload)
+        assert not isinstance(found, Finding) and found.descriptor.flags == wanted
+    for wrong in (-1, 1 << 16, "1", 1.0, True, None):
+        with pytest.raises(BadArgument, match="said"):
+            Outgoing(said=wrong)  # type: ignore[arg-type]
+
+
 def test_the_same_with_another_body_is_the_same() -> None:
     made = Outgoing(body=b"x", properties={"a": "b"}, priority=3, message_id=b"m", expiry_s=1.5,
-                    group_id=b"g", group_sequence=2, queues=("A",))
+                    group_id=b"g", group_sequence=2, queues=("A",), said=3)
     assert made.with_body(b"y") == replace(made, body=b"y")

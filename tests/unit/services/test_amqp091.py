@@ -16,7 +16,8 @@ from omq.format.amqp_types import Malformed
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
 from omq.services.amqp091 import protocol_switch, queue_arguments, translation
-from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record, matches
+from omq.services.amqp091.exchange_changes import bound, declared, removed
+from omq.services.amqp091.exchanges import Binding, Exchange, Exchanges, binding_record, matches
 from omq.services.amqp091.refusals import Refused
 from omq.services.amqp091.routing import sooner
 
@@ -112,16 +113,65 @@ def test_properties_of_others_that_make_no_sense(texts: dict[str, str], error: t
 def test_the_table_is_read_anew() -> None:
     """What is on the disk counts, with what never was there; bindings of what is not there go."""
     table = Exchanges()
-    records = [Exchange("topic").record("t"), binding_record("t", ("k", "A")), None,
-               binding_record("gone", ("k", "A"))]
-    assert table.take(records) == [records[3]]
-    table.known["t"].bound["k", "TEMP"] = False
+    records = [Exchange("topic").record("t"), binding_record("t", Binding("k", "A")), None,
+               binding_record("gone", Binding("k", "A")),
+               binding_record("t", Binding("k", to="gone")),
+               binding_record("t", Binding("k", to="amq.topic"))]
+    assert table.take(records) == records[3:5]
+    assert table.known["t"].bound == {("k", "A", ""): True, ("k", "", "amq.topic"): True}
+    table.known["t"].bound[Binding("k", "TEMP")] = False
+    table.known["t"].bound[Binding("k", to="lost")] = False
     table.known["u"] = Exchange("fanout", durable=False)
     table.known["lost"] = Exchange("fanout")
     table.take([Exchange("topic").record("t")])
-    assert table.known["t"].bound == {("k", "TEMP"): False}
+    assert table.known["t"].bound == {("k", "TEMP", ""): False}
     assert "u" in table.known and "lost" not in table.known and "amq.topic" in table.known
     assert table.routed("t", "k") == ("TEMP",) and table.routed("none", "k") is None
+
+
+def changed(table: Exchanges, changes: Any) -> list[Any]:
+    """They are carried out; what of them is on the disk, names alone."""
+    for each in changes:
+        each.apply()
+    table.changed()
+    return [each.record.get("to", each.record["exchange"]) for each in changes if each.record]
+
+
+def test_a_circle_of_exchanges_ends() -> None:
+    """As many as there may be, each bound to the next one and the last one to the first: a message
+    comes to each queue once. Each exchange is asked once, or this would not end today."""
+    table = Exchanges()
+    table.take([])
+    count = 900
+    for at in range(count):
+        changed(table, [declared(table, str(at), Exchange("fanout"))])
+    for at in range(count):
+        for step in (1, 2, 3, 0):
+            changed(table, [bound(table, str(at), Binding("", to=str((at + step) % count)),
+                                  durable=True)])
+        changed(table, [bound(table, str(at), Binding("", f"Q{at % 7}"), durable=True)])
+    assert sorted(table.routed("5", "k") or ()) == [f"Q{at}" for at in range(7)]
+    assert len(changed(table, removed(table, names=["7"]))) == 1 + 5 + 3
+    assert not [each for other in table.known.values() for each in other.bound if each.to == "7"]
+
+
+def test_an_exchange_goes_with_its_last_binding() -> None:
+    """One after the other; what is durable stays where the disk is not to be changed."""
+    table = Exchanges()
+    table.take([])
+    for name, durable in (("a", True), ("b", False), ("c", False)):
+        changed(table, [declared(table, name, Exchange("direct", durable, auto_delete=True))])
+    for source, leads in (("a", Binding("k", to="b")), ("b", Binding("k", to="c")),
+                          ("c", Binding("k", "T"))):
+        changed(table, [bound(table, source, leads, durable=False)])
+    assert table.routed("a", "k") == ("T",) and table.routed("a", "other") == ()
+    assert changed(table, removed(table, table.of_queue("T"), durable_too=False)) == []
+    assert {*table.known} & {"a", "b", "c"} == {"a"} and table.known["a"].bound == {}
+    changed(table, [bound(table, "a", Binding("k", "Q"), durable=True)])
+    changed(table, [bound(table, "a", Binding("other", "Q"), durable=True)])
+    assert changed(table, removed(table, [("a", Binding("k", "Q"))])) == ["a"]
+    assert changed(table, removed(table, [("a", Binding("other", "Q"))])) == ["a", "a"]
+    assert "a" not in table.known
 
 
 def test_of_two_expiries() -> None:

@@ -68,7 +68,7 @@ _NAMES_OTHERS: Final = ("target", "transmission", "expired_to", "dead_letter")
 _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "queues": (("name",), ("kind", "by", "keys")),
     "exchanges": (("name", "kind"), ("auto_delete", "internal")),
-    "bindings": (("exchange", "queue"), ("key",)),
+    "bindings": (("exchange",), ("key", "queue", "to")),
     "schedules": (("name", "queue", "when"), ("by", "paused", *files.SCHEDULE_KEYS)),
     "rights": (("section", "who", "may"), ()),
 }
@@ -348,25 +348,32 @@ class _Judge:
     def _bindings(self, listed: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]],
                   durable: _Records) -> list[Step]:
         known = {*exchanges.GIVEN, *(each["name"] for each in (*durable["exchanges"], *made))}
-        old = {tuple(each.values()) for each in durable["bindings"]}
+        old = {(each["exchange"], exchanges.binding_of(each)) for each in durable["bindings"]}
         if (count := len(old) + len(listed)) > exchanges.BINDINGS_MAX:
             self._wrong("bindings", f"{count}: {exchanges.BINDINGS_MAX} is the most")
         queues = {*self._there, *self._named}
         return self._all("bindings", listed, lambda each: self._binding(each, known, old, queues))
 
-    def _binding(self, each: dict[str, Any], known: set[str], old: set[tuple[str, ...]],
-                 queues: set[str]) -> Step:
-        exchange, key, queue = each["exchange"], each.get("key", ""), each["queue"]
+    def _binding(self, each: dict[str, Any], known: set[str],
+                 old: set[tuple[str, exchanges.Binding]], queues: set[str]) -> Step:
+        exchange, key = each["exchange"], each.get("key", "")
         if exchange not in known:
             raise BadRequest(reason="there is no exchange of this name, here or in the file")
         if not isinstance(key, str) or len(key) > exchanges.NAME_MAX:
             raise BadRequest(reason=f"its key is a text of up to {exchanges.NAME_MAX} characters")
-        if check_queue_name(queue) not in queues:
-            raise BadRequest(reason=f"there is no queue {queue}, here or in the file")
-        name = f"{exchange} {key} -> {queue}"
-        if (exchange, key, queue) in old:
+        places = [each[name] for name in ("queue", "to") if name in each]
+        if len(places) != 1 or not isinstance(places[0], str):
+            raise BadRequest(reason="it says `queue`, or `to` for another exchange: one text")
+        if "to" in each and places[0] not in known:
+            raise BadRequest(reason=f"there is no exchange {escape(places[0], 64)}, here or in the "
+                             "file")
+        if "queue" in each and check_queue_name(places[0]) not in queues:
+            raise BadRequest(reason=f"there is no queue {places[0]}, here or in the file")
+        binding = exchanges.binding_of({"key": key, **each})
+        name = f"{exchange} {key} -> {binding.queue or f'exchange {binding.to}'}"
+        if (exchange, binding) in old:
             return Step("binding", name, SAME)
-        record = exchanges.binding_record(exchange, (key, queue))
+        record = exchanges.binding_record(exchange, binding)
         return Step("binding", name, NEW, lambda: exchanges.keep(self._connection, record))
 
     # schedules
@@ -461,7 +468,7 @@ def _short(name: str) -> str:
 
 
 def _identity(key: str, each: dict[str, Any]) -> tuple[str, ...]:
-    names = {"bindings": ("exchange", "key", "queue"), "rights": ("section", "who")}
+    names = {"bindings": ("exchange", "key", "queue", "to"), "rights": ("section", "who")}
     return tuple(str(each.get(name, "")) for name in names.get(key, ("name",)))
 
 

@@ -4,12 +4,14 @@ schedules, and the rights of authority.conf.
     {"version": 1,
      "queues":    [{"name": "ORDERS", "kind": "local", "by": "run time", "keys": {"rate": "50/s"}}],
      "exchanges": [{"name": "shop", "kind": "topic", "auto_delete": false, "internal": false}],
-     "bindings":  [{"exchange": "shop", "key": "order.*", "queue": "ORDERS"}],
+     "bindings":  [{"exchange": "shop", "key": "order.*", "queue": "ORDERS"},
+                   {"exchange": "shop", "key": "order.#", "to": "audit"}],
      "schedules": [{"name": "NIGHTLY", "queue": "ORDERS", "when": "0 3 * * *", ...}],
      "rights":    [{"section": "ORDERS", "who": "user:alice", "may": "put get"}]}
 
 `by` says where a queue or schedule was defined; `keys` are those that differ from what omq has
-by default, [*] of queues.conf included. Not in it: queues whose names begin with SYSTEM.,
+by default, [*] of queues.conf included. A binding leads to a queue or (`to`) to another exchange.
+Not in it: queues whose names begin with SYSTEM.,
 which make themselves; IDEL and POISON; temporary queues; messages; passwords and tokens.
 
 `definition_plan` takes such a file in. Errors: those of the connection, ConfigError.
@@ -82,7 +84,7 @@ def exchange_records(connection: Client) -> dict[str, list[dict[str, Any]]]:
     found = [each for each in exchanges.load(connection) if each is not None]
     made = [{"name": each["exchange"], "kind": each["kind"], "auto_delete": each["auto_delete"],
              "internal": each["internal"]} for each in found if "kind" in each]
-    bound = [{key: each[key] for key in ("exchange", "key", "queue")}
+    bound = [exchanges.binding_record(each["exchange"], exchanges.binding_of(each))
              for each in found if "kind" not in each]
     return {"exchanges": sorted(made, key=lambda each: str(each["name"])),
             "bindings": sorted(bound, key=lambda each: tuple(each.values()))}

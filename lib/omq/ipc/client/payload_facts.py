@@ -150,6 +150,12 @@ class PayloadFacts(Facts):
                    names.message_id_text(group) if group != NO_ID else "", expiry,
                    replies=bool(reply_to))
 
+    @property
+    def said(self) -> int:
+        """Which of its id, priority and persistence its publisher gave (format.message.Said), where
+        it came by a protocol that leaves them open; 0: by another way."""
+        return message_format.said_of(self._load())
+
     def _id_text(self, given: bytes) -> str:
         return (names.message_id_text(given) if given != NO_ID else
                 self._wire.link.id_prefix + f"{self.qpool_id:016x}")

@@ -94,6 +94,13 @@ def moment(value: Any, argument: str) -> int:
     return ns
 
 
+def said(value: Any) -> int:
+    """Bits of format.message.Said."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 0xFFFF:
+        raise wrong("said", value, "it is omq.format.message.Said")
+    return value
+
+
 def flag(value: Any, argument: str) -> bool:
     """True or False."""
     if not isinstance(value, bool):

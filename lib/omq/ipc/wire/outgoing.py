@@ -50,6 +50,7 @@ class Outgoing:
     group_sequence: int  # its number in the group, from 1; 0 = none
     last_in_group: bool  # it has the highest number
     unique_key: bytes | str | None  # its id; a queue with dedupe_s takes it once
+    said: int  # format.message.Said, of servers of other protocols; 0 = nothing of that
 
     def __init__(self, body: bytes = b"", queues: tuple[str, ...] = (),
                  priority: int | None = None, properties: Mapping[str, Any] | None = None,
@@ -58,7 +59,7 @@ class Outgoing:
                  expiry_s: float | None = None, reply_to: str = "", delay_s: float = 0.0,
                  at: datetime | None = None, group_id: bytes | str = b"", group_sequence: int = 0,
                  last_in_group: bool = False,  # noqa: FBT001, FBT002
-                 unique_key: bytes | str | None = None) -> None:
+                 unique_key: bytes | str | None = None, said: int = 0) -> None:
         """Each is looked at before anything is set, and set by its slot: what a dataclass does
         costs twice as much, for each message that is put."""
         if type(body) is not bytes:
@@ -92,6 +93,8 @@ class Outgoing:
             message_id = made
         if group_id not in (b"", "") or group_sequence != 0 or last_in_group is not False:
             arguments.group(group_id, group_sequence, last_in_group)
+        if said != 0:
+            arguments.said(said)
         _SET_BODY(self, body)
         _SET_QUEUES(self, listed)
         _SET_PRIORITY(self, priority)
@@ -107,6 +110,7 @@ class Outgoing:
         _SET_GROUP_SEQUENCE(self, group_sequence)
         _SET_LAST_IN_GROUP(self, last_in_group)
         _SET_UNIQUE_KEY(self, unique_key)
+        _SET_SAID(self, said)
 
     def with_body(self, body: bytes) -> Outgoing:
         """The same with this body. What else it says was looked at, and is shared."""
@@ -126,7 +130,7 @@ _NAMES = [each.name for each in fields(Outgoing)]
 _SETS = [Outgoing.__dict__[name].__set__ for name in _NAMES]
 (_SET_BODY, _SET_QUEUES, _SET_PRIORITY, _SET_PROPERTIES, _SET_PERSISTENT, _SET_CORRELATION_ID,
  _SET_MESSAGE_ID, _SET_EXPIRY_S, _SET_REPLY_TO, _SET_DELAY_S, _SET_AT, _SET_GROUP_ID,
- _SET_GROUP_SEQUENCE, _SET_LAST_IN_GROUP, _SET_UNIQUE_KEY) = _SETS
+ _SET_GROUP_SEQUENCE, _SET_LAST_IN_GROUP, _SET_UNIQUE_KEY, _SET_SAID) = _SETS
 _OTHERS = attrgetter(*_NAMES[1:])
 
 
@@ -176,9 +180,10 @@ def encode_plain(queue: int, body: bytes) -> Encoded:
 
 def alike_head(message: Outgoing, application: str) -> tuple[int, int, bytes]:
     """Of messages that differ in nothing but their bodies: priority, flags, and what precedes
-    a body. They have properties and are put on one queue, now. BadProperty."""
+    a body. They have properties, or leave something open (`said`), and are put on one queue, now.
+    BadProperty."""
     raw = message_format.encode_properties(message.properties)
-    descriptor = Descriptor(application=application.encode()[:12])
+    descriptor = Descriptor(flags=message.said, application=application.encode()[:12])
     persistent = message.persistent is None or message.persistent
     priority = _NORMAL if message.priority is None else message.priority
     return (priority, _PERSISTENT if persistent else 0,
@@ -196,7 +201,7 @@ def encode_outgoing(message: Outgoing, queues: Sequence[int], reply_to: int, pat
     if (len(queues) == 1 and len(body) <= threshold and not message.properties
             and not message.correlation_id and not message.message_id and message.expiry_s is None
             and not reply_to and not message.delay_s and message.at is None
-            and not message.group_id):
+            and not message.group_id and not message.said):
         payload = plain_payload(body)
         return Encoded(queues[0], priority, _PERSISTENT if persistent else 0,
                        len(body), crc32c(payload), 0, 0, 0, 0, payload)
@@ -233,8 +238,8 @@ def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, thresh
         parts = [Part.later(queue, priority, until, moment=message.at is not None)
                  for queue in queues]
     descriptor = Descriptor(
-        expiry=expiry, message_id=given, correlation_id=correlation, reply_to=reply_to,
-        application=application.encode()[:12],
+        flags=message.said, expiry=expiry, message_id=given, correlation_id=correlation,
+        reply_to=reply_to, application=application.encode()[:12],
         group_id=_identifier(message.group_id, "group_id"),
         group_sequence=message.group_sequence | (
             message_format.LAST_IN_GROUP if message.last_in_group else 0))

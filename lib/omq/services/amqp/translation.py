@@ -268,6 +268,7 @@ def _fields(fields: list[Any], texts: dict[str, str]) -> None:
         fields[_REPLY_TO] = address
     if user := texts.pop(PREFIX + "user-id", ""):
         fields[_USER] = user.encode()
+    texts.pop(PREFIX + "expiration", "")  # of AMQP 0-9-1: the ttl says what is left of it
     for place, name in _TEXTS.items():
         if text := texts.pop(name, ""):
             fields[place] = Symbol(text) if place in _SYMBOLS else text

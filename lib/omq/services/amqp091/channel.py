@@ -140,6 +140,13 @@ class Channel:
         for each in self._all_works():
             each.lost(takes)
 
+    def given_up(self, takes: Takes) -> list[TakenMessage]:
+        """What it holds, for it gives that back; the tags stay until its client has settled
+        them."""
+        self.carry_out()
+        return [*(given for own, given in self.unacked.values() if own is takes),
+                *(given for each in self._all_works() for given in each.lost(takes))]
+
     def look(self) -> None:
         """There may be room for more."""
         self.reading.look()
@@ -222,7 +229,7 @@ class Channel:
         acknowledged = self._acknowledged  # by now, only of this one where `says` is another
         for each in tags:
             takes, given = unacked[each]
-            if self.work is not None:
+            if self.work is not None and not takes.over:
                 self.work.settle(each, takes, given, takes.rejected if says is False else says)
             else:
                 acknowledged.setdefault(takes, []).append(given)
@@ -317,7 +324,9 @@ _ASKED: Final[dict[type, Callable[[Channel, Any], Awaitable[None]]]] = {
     commands.Queue.Declare: declaring.declare, commands.Queue.Delete: declaring.delete,
     commands.Queue.Purge: declaring.purge,
     commands.Queue.Bind: binding.bind, commands.Queue.Unbind: binding.unbind,
-    commands.Exchange.Declare: binding.declare, commands.Exchange.Delete: binding.delete}
+    commands.Exchange.Declare: binding.declare, commands.Exchange.Delete: binding.delete,
+    commands.Exchange.Bind: binding.bind_exchange,
+    commands.Exchange.Unbind: binding.unbind_exchange}
 
 
 Settled = tuple[int, "Takes", TakenMessage, "Callable[[Message], None] | None"]
@@ -400,6 +409,8 @@ class Work:
         self._channel.publishing.release(self.new)
         self.new, self.settled = [], []
 
-    def lost(self, takes: Any) -> None:
-        """Who took these is through."""
+    def lost(self, takes: Any) -> list[TakenMessage]:
+        """Who took these is through, or gives them up; which they were."""
+        lost = [each[2] for each in self.settled if each[1] is takes]
         self.settled = [each for each in self.settled if each[1] is not takes]
+        return lost

@@ -98,6 +98,12 @@ class ChannelConsumers:
         self._channel.refuse(Refused(code_of(error) if error else INTERNAL_ERROR,
                                      str(error or "read no more")), commands.Basic.Consume)
 
+    def gone(self, consumer: Consumer) -> None:
+        """Its queue is being deleted."""
+        self._forget(consumer)
+        if self._session.hears_cancels:
+            self._channel.send(commands.Basic.Cancel(consumer.tag, nowait=True))
+
     def ended(self) -> None:
         """The channel is over."""
         for consumer in tuple(self._consumers.values()):

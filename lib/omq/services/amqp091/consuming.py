@@ -10,11 +10,12 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from pamqp import commands
 
-from omq.base.errors import OmqError
+from omq.base.errors import ConnectionClosed, OmqError
 from omq.fast.amqp091_properties import short
 from omq.ipc.client.message import Message
 from omq.services.amqp.addresses import Address
@@ -39,14 +40,16 @@ class Takes:
         host = channel.session.host
         self.taken = self._bytes = 0  # since the beginning
         self.held = 0  # not settled
-        self.over = False
+        self.over = self._through = False
         self.taker = ContentTaker(host.connect, address.queues[0], host.policy.settings, self,
                                   host.hands)
         host.takers.add(self.taker)
+        self._session.directory.takes(self)
 
     def say(self, some: list[TakenMessage], say: Callable[[Message], None]) -> None:
         """A settlement; what the manager has taken back meanwhile returns."""
-        self.taker.settle(some, say)
+        if not self._through:  # else its queue was deleted with what its client speaks of
+            self.taker.settle(some, say)
 
     def rejected(self, message: Message) -> None:
         """basic.reject without requeue; for a turn."""
@@ -76,6 +79,22 @@ class Takes:
             self.over = True
             self.taker.close()
 
+    async def give_up(self) -> None:
+        """Its queue is to be deleted: nothing more is taken, and what it holds is back, on the
+        disk. What its client still says of that is heard, and changes nothing."""
+        if not self.over:
+            self.over = True
+            self._gives_up()
+            self.say(self._channel.given_up(self), released)
+            self.taker.put_back()
+        with suppress(ConnectionClosed):  # it is through
+            await self.taker.call(_nothing)  # what was on its way has come by then, and is back
+            await self.taker.call(lambda _, reader: reader.flush())
+        self.taker.close()
+
+    def _gives_up(self) -> None:
+        """Its client hears of it."""
+
     def _room(self) -> int:
         settings = self._session.host.policy.settings
         return max(0, settings.amqp_outgoing_bytes_max - self._session.waiting_bytes)
@@ -101,6 +120,8 @@ class Takes:
     def ended_by(self, error: Exception | None) -> None:
         """The taker is through."""
         host = self._session.host
+        self._through = True
+        self._session.directory.took(self)
         host.takers.discard(self.taker)
         host.uncount_receiver(self._session.user_name)
         if not self.over and not self._session.gone:
@@ -140,7 +161,7 @@ class Consumer(Takes):
         self._cancelled = True
         self._give_back()
         self.taker.put_back()
-        await self.taker.call(lambda native, reader: None)
+        await self.taker.call(_nothing)
         self.settled()
 
     def settled(self) -> None:
@@ -151,6 +172,11 @@ class Consumer(Takes):
     def ended(self) -> None:
         self._give_back()
         super().ended()
+
+    def _gives_up(self) -> None:
+        self._give_back()
+        if not self._cancelled:
+            self._channel.reading.gone(self)
 
     def _give_back(self) -> None:
         while self._late:
@@ -206,6 +232,12 @@ class Getter(Takes):
     def lost(self, error: OmqError | None) -> None:
         self._channel.reading.lost(self, error)
 
+    def _gives_up(self) -> None:
+        if self._asked:
+            self._asked.popleft()
+            self._channel.send(commands.Basic.GetEmpty())
+        self._answered.set()
+
     def began(self) -> None:
         self._begun = True
         self.look()
@@ -245,3 +277,5 @@ class Getter(Takes):
         super().ended_by(error)
 
 
+def _nothing(native: Client, reader: Reader) -> None:
+    """For `call`: what was said before is carried out."""

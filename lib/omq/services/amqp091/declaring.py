@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pamqp import commands
 
-from omq.base.errors import QueueExists, UnknownQueue
+from omq.base.errors import QueueExists, QueueInUse, QueueNotEmpty, UnknownQueue
 from omq.ipc.client.connection import Client
 from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp.addresses import Address, resolved
@@ -135,9 +135,7 @@ async def delete(channel: Channel, what: Any) -> None:
         if found is not None:
             await session.directory.ended(found)
         else:
-            await session.host.ask(
-                session, lambda native: _delete(native, queue, force=not what.if_unused,
-                                                clear=not what.if_empty))
+            await _delete(session, queue, force=not what.if_unused, clear=not what.if_empty)
             await session.directory.gone(queue)
     except UnknownQueue:
         count = 0
@@ -145,10 +143,22 @@ async def delete(channel: Channel, what: Any) -> None:
         channel.send(commands.Queue.DeleteOk(count))
 
 
-def _delete(native: Client, queue: str, *, force: bool, clear: bool) -> None:
-    if clear:
-        native.queues.clear(queue, reason=_REASON)
-    native.queues.delete(queue, force=force, reason=_REASON)
+async def _delete(session: Session, queue: str, *, force: bool, clear: bool) -> None:
+    """Clients of this protocol lose what they hold of it, as at RabbitMQ, if nothing else is in
+    the way; what others hold is. OmqError."""
+
+    def delete(native: Client) -> None:
+        if clear:
+            native.queues.clear(queue, reason=_REASON)
+        native.queues.delete(queue, force=force, reason=_REASON)
+
+    try:
+        await session.host.ask(session, delete)
+    except (QueueNotEmpty, QueueInUse):
+        if not clear:
+            raise
+        await session.directory.let_go(queue)
+        await session.host.ask(session, delete)
 
 
 async def purge(channel: Channel, what: Any) -> None:

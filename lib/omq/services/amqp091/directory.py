@@ -16,19 +16,21 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from omq.base.errors import BadName, OmqError
 from omq.base.names import check_queue_name
 from omq.ipc.client.connection import Client
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091 import exchanges
-from omq.services.amqp091.exchanges import Binding, Exchange, Exchanges
+from omq.services.amqp091.exchange_changes import Change, carry_out, removed
+from omq.services.amqp091.exchanges import Exchanges
 from omq.services.amqp091.refusals import LOCKED, PRECONDITION_FAILED, Refused
 from omq.tasks.names import queue_name
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host
+    from omq.services.amqp091.consuming import Takes
     from omq.services.amqp091.session import Session
 
 T = TypeVar("T")
@@ -62,6 +64,7 @@ class Directory:
         self._temporaries: dict[str, Temporary] = {}
         self._queues: dict[str, Temporary] = {}  # the same by the queue of omq
         self._consumers: Counter[str] = Counter()  # of clients of AMQP 0-9-1, by queue of omq
+        self._takes: dict[str, set[Takes]] = {}  # the same, and those who get
         self._changing = asyncio.Lock()
         self.exchanges = Exchanges()
 
@@ -125,12 +128,28 @@ class Directory:
         found = self._queues.get(queue)
         return found if found is not None and found.auto_delete else None
 
+    def takes(self, who: Takes) -> None:
+        """One more has a queue open."""
+        self._takes.setdefault(who.address.queues[0], set()).add(who)
+
+    def took(self, who: Takes) -> None:
+        """Its taker is through."""
+        queue = who.address.queues[0]
+        self._takes[queue].discard(who)
+        if not self._takes[queue]:
+            del self._takes[queue]
+
+    async def let_go(self, queue: str) -> None:
+        """It is to be deleted: clients of AMQP 0-9-1 lose what they hold of it."""
+        await asyncio.gather(*(each.give_up() for each in tuple(self._takes.get(queue, ()))))
+
     async def ended(self, found: Temporary) -> None:
         """It is deleted before its connection ends. OmqError."""
         if self._queues.get(found.queue) is not found:
             return
         self._lost(found)
         self._host.temporary_gone(found.owner, found.queue)
+        await self.let_go(found.queue)
 
         def delete(native: Client) -> None:
             native.queues.clear(found.queue, reason="deleted by its client")
@@ -156,13 +175,11 @@ class Directory:
     def _lost(self, found: Temporary) -> None:
         del self._queues[found.queue]
         del self._temporaries[found.name]
-        known = self.exchanges.known
-        for exchange, binding in self.exchanges.of_queue(found.queue):
-            del known[exchange].bound[binding]
-            if known[exchange].auto_delete and not known[exchange].bound \
-                    and not known[exchange].durable:
-                del known[exchange]
-        self.exchanges.changed()
+        table = self.exchanges
+        # What is durable and auto_delete stays: its end is a question to the manager.
+        for each in removed(table, table.of_queue(found.queue), durable_too=False):
+            each.apply()
+        table.changed()
 
     # exchanges
 
@@ -207,7 +224,7 @@ class Directory:
             kept = [each for each in changes if each.record is not None]
             try:
                 if kept:
-                    await self._ask(lambda native: _carry_out(native, kept))
+                    await self._ask(lambda native: carry_out(native, kept))
             except OmqError:
                 self.exchanges.loaded = False  # some of it may be on the disk
                 raise
@@ -217,44 +234,7 @@ class Directory:
 
     async def gone(self, queue: str) -> None:
         """A durable queue was deleted, and is bound still."""
-        await self.change(lambda table: [
-            unbound(table, exchange, binding) for exchange, binding in table.of_queue(queue)])
+        await self.change(lambda table: removed(table, table.of_queue(queue)))
 
     async def _ask(self, work: Callable[[Client], T]) -> T:
         return await self._host.asked(work)
-
-
-@dataclass(slots=True)
-class Change:
-    """`record`: of what is durable; `keeps`, or it is dropped."""
-
-    apply: Callable[[], Any]
-    record: dict[str, Any] | None = None
-    keeps: bool = False
-
-
-def _carry_out(native: Client, changes: list[Change]) -> None:
-    for each in changes:
-        assert each.record is not None
-        if each.keeps:
-            exchanges.keep(native, each.record)
-        else:
-            exchanges.drop(native, [each.record])
-
-
-def unbound(table: Exchanges, exchange: str, binding: Binding) -> Change:
-    """One binding less."""
-    bound = table.known[exchange].bound
-    return Change(lambda: bound.pop(binding, None),
-                  exchanges.binding_record(exchange, binding) if bound[binding] else None)
-
-
-def bound(table: Exchanges, exchange: str, binding: Binding, *, durable: bool) -> Change:
-    """One binding more."""
-    found: Exchange = table.known[exchange]
-
-    def apply() -> None:
-        found.bound[binding] = durable
-
-    return Change(apply, exchanges.binding_record(exchange, binding) if durable else None,
-                  keeps=True)

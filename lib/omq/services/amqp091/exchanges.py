@@ -6,16 +6,20 @@ the queues that they name. The queue is made with the first of them. A body is J
 
     {"exchange": "logs", "kind": "topic", "auto_delete": false, "internal": false}
     {"exchange": "logs", "key": "order.*", "queue": "ORDERS"}
+    {"exchange": "logs", "key": "order.#", "to": "shop"}       from exchange to exchange
 
 A message's id is a hash of what it defines, so that it can be cancelled by that.
 
 Crash argument: an answer goes out after the put's sync, or after the cancel's. An exchange that
-is deleted goes first and its bindings after it: a death in between leaves bindings of an exchange
-that is not there, and `load` cancels these. A death before the answer leaves the old table or the
-new one.
+is deleted goes first and its bindings, of it and to it, after it: a death in between leaves
+bindings of an exchange that is not there, and `load` cancels these. A death before the answer
+leaves the old table or the new one; where several exchanges go (`exchange_changes`), perhaps some
+of them.
 
 Invariants: 1. what is in the table and durable is on the disk; 2. a table of which that is not sure
-(an error in the middle) is read anew. Everything here but `load` and what changes the disk
+(an error in the middle) is read anew; 3. a binding leads to a queue or to an exchange of the table.
+A message comes to each exchange once on its way (`_reached`), however they are bound in a circle,
+and to each queue once. Everything here but `load` and what changes the disk
 (`_kept`) is for the event loop. Errors: those of put and cancel.
 """
 
@@ -26,7 +30,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
@@ -42,7 +46,13 @@ _ROUTES_MAX: Final = 4096
 GIVEN: Final = {"amq.direct": DIRECT, "amq.topic": TOPIC, "amq.fanout": FANOUT}
 """Which the standard wants to be there always (3.1.3)."""
 
-Binding = tuple[str, str]  # key, queue of omq
+
+class Binding(NamedTuple):
+    """Where messages of this key go: to a queue of omq, or to an exchange (`to`)."""
+
+    key: str
+    queue: str = ""
+    to: str = ""
 
 
 @dataclass(slots=True)
@@ -59,16 +69,23 @@ class Exchange:
         return {"exchange": name, "kind": self.kind, "auto_delete": self.auto_delete,
                 "internal": self.internal}
 
-    def to(self, key: str) -> Iterator[str]:
-        """Queues that a message gets to; one may come twice."""
-        for wanted, queue in self.bound:
-            if self.kind == FANOUT or wanted == key or (
-                    self.kind == TOPIC and matches(wanted, key)):
-                yield queue
+    def meant(self, key: str) -> Iterator[Binding]:
+        """The bindings by which a message goes on."""
+        for each in self.bound:
+            if self.kind == FANOUT or each.key == key or (
+                    self.kind == TOPIC and matches(each.key, key)):
+                yield each
 
 
 def binding_record(exchange: str, binding: Binding) -> dict[str, Any]:
-    return {"exchange": exchange, "key": binding[0], "queue": binding[1]}
+    """As it is on the disk, and in a file of definitions."""
+    place = {"to": binding.to} if binding.to else {"queue": binding.queue}
+    return {"exchange": exchange, "key": binding.key, **place}
+
+
+def binding_of(record: dict[str, Any]) -> Binding:
+    """`binding_record` back."""
+    return Binding(record["key"], record.get("queue", ""), record.get("to", ""))
 
 
 class Exchanges:
@@ -90,25 +107,36 @@ class Exchanges:
 
     def routed(self, exchange: str, key: str) -> tuple[str, ...] | None:
         """Queues of omq; None: there is no such exchange."""
-        found = self.known.get(exchange)
-        if found is None:
+        if exchange not in self.known:
             return None
         queues = self._routes.get((exchange, key))
         if queues is None:
-            queues = tuple(dict.fromkeys(found.to(key)))
+            queues = tuple(dict.fromkeys(self._reached(exchange, key)))
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.clear()
             self._routes[exchange, key] = queues
         return queues
 
+    def _reached(self, exchange: str, key: str) -> Iterator[str]:
+        """Queues that a message gets to; one may come twice. What an exchange does with a key is
+        always the same, so each is asked once: a circle ends, and costs what a line does."""
+        asked, left = {exchange}, [exchange]
+        while left:
+            for each in self.known[left.pop()].meant(key):
+                if each.queue:
+                    yield each.queue
+                elif each.to not in asked:
+                    asked.add(each.to)
+                    left.append(each.to)
+
     def of_queue(self, queue: str) -> list[tuple[str, Binding]]:
         """All bindings of a queue."""
         return [(name, each) for name, exchange in self.known.items() for each in exchange.bound
-                if each[1] == queue]
+                if each.queue == queue]
 
     def take(self, records: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
         """What was read is the table from now on, with what was never on the disk; the bindings
-        of exchanges that are not there."""
+        of exchanges, or to some, that are not there."""
         before = self.known
         found = {name: Exchange(kind) for name, kind in GIVEN.items()}
         bindings: list[dict[str, Any]] = []
@@ -122,16 +150,20 @@ class Exchanges:
                 bindings.append(each)
         orphans = []
         for each in bindings:
-            if (exchange := found.get(each["exchange"])) is None:
+            binding = binding_of(each)
+            if each["exchange"] not in found or (binding.to and binding.to not in found):
                 orphans.append(each)
             else:
-                exchange.bound[each["key"], each["queue"]] = True
+                found[each["exchange"]].bound[binding] = True
         for name, old in before.items():
             if name not in found and not old.durable:
                 found[name] = old
             elif name in found:
                 found[name].bound |= {key: False for key, durable in old.bound.items()
                                       if not durable}
+        for exchange in found.values():  # what is in memory alone may lead to what is gone by now
+            exchange.bound = {each: durable for each, durable in exchange.bound.items()
+                              if not each.to or each.to in found}
         self.known, self.loaded = found, True
         self.changed()
         return orphans
@@ -173,7 +205,10 @@ def _body(record: dict[str, Any]) -> bytes:
 
 def _id(record: dict[str, Any]) -> bytes:
     """Of what is defined, whatever its arguments are."""
-    named = [record["exchange"], *([] if "kind" in record else [record["key"], record["queue"]])]
+    named = [record["exchange"]]
+    if "kind" not in record:
+        key, queue, to = binding_of(record)
+        named += [key, queue, *([to] if to else [])]
     return hashlib.sha256(json.dumps(named).encode()).digest()[:24]
 
 
@@ -187,7 +222,11 @@ def _read(body: bytes) -> dict[str, Any] | None:
                                                type(found["internal"])} == {bool}
         else:
             texts.append(found["key"])
-            good = check_queue_name(found["queue"]) == found["queue"]
+            if "to" in found:
+                texts.append(found["to"])
+                good = bool(found["to"]) and "queue" not in found
+            else:
+                good = check_queue_name(found["queue"]) == found["queue"]
     except (ValueError, TypeError, KeyError, RecursionError, BadName):
         return None
     short = all(isinstance(each, str) and len(each) <= NAME_MAX for each in texts)

@@ -161,6 +161,22 @@ class Line(asyncio.Protocol):
         self._flush()
         self._line.close()
 
+    def _finish(self) -> None:
+        """The end, as its client wants it. What that has still to write (amqplib writes channel by
+        channel, and the close of a connection first) is read and means nothing: a line that is
+        closed before would be reset under the answer."""
+        self._flush()
+        if self._line.can_write_eof() and not self._line.is_closing():
+            self._line.write_eof()
+        self._hear_the_rest()
+
+    def _hear_the_rest(self) -> None:
+        """Until its client closes the line, too, but not for long."""
+        if self._stopped:
+            self._stopped = False
+            self._line.resume_reading()
+        self._hang_up_later()
+
     def send(self, what: base.Frame) -> None:
         """On channel 0."""
         self.write(frames.method(0, what))

@@ -26,8 +26,9 @@ from omq.fast.amqp091_frames import HEADER as HEAD
 from omq.services.amqp.client_identity import proved
 from omq.services.amqp.connection_states import LinkState
 from omq.services.amqp.policy import ANONYMOUS
-from omq.services.amqp.sasl_door import Outcome, SaslResponse
+from omq.services.amqp.sasl_door import Outcome
 from omq.services.amqp091 import frames
+from omq.services.amqp091.amqplain import asked_by, with_amqplain
 from omq.services.amqp091.channel import Channel
 from omq.services.amqp091.directory import directory_of
 from omq.services.amqp091.frames import Broken
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 
 CHANNELS_MAX: Final = 255
 _CAPABILITIES: Final = {"publisher_confirms": True, "basic.nack": True,
-                        "consumer_cancel_notify": True, "authentication_failure_close": True}
+                        "consumer_cancel_notify": True, "authentication_failure_close": True,
+                        "exchange_exchange_bindings": True}
 
 
 class Session(Line):
@@ -88,7 +90,8 @@ class Session(Line):
         offered = self.host.policy.mechanisms(certificate=bool(shown))
         self.send(commands.Connection.Start(
             0, 9, {"product": "omq", "version": omq.__version__, "platform": "Python",
-                   "capabilities": dict(_CAPABILITIES)}, " ".join(offered), "en_US"))
+                   "capabilities": dict(_CAPABILITIES)}, " ".join(with_amqplain(offered)),
+            "en_US"))
         if rest:
             self.data_received(rest)
 
@@ -197,17 +200,14 @@ class Session(Line):
                 await each.publishing.calm()
             self._end_channels(failed=False)
             self.send(commands.Connection.CloseOk())
-            self._close()
-            self._hang_up_later()
+            self._finish()
         except Exception as error:
             self.host.failed(self, error)  # aborts it
 
     async def _let_in(self, what: Any) -> None:
         try:
             shown = common_name(self._line.get_extra_info("peercert"))
-            said = what.response
-            asked = SaslResponse(what.mechanism,
-                                 said.encode() if isinstance(said, str) else bytes(said))
+            asked = asked_by(what)
             user, code = await proved(self.host, self.peer, shown, asked)
             if self.gone:
                 return
@@ -223,6 +223,8 @@ class Session(Line):
             self.send(commands.Connection.Tune(self._channels_max, self.frame_max,
                                                min(self._heartbeat_s, 65535)))
             self.look()
+        except Broken as error:
+            self.forced(error.code, str(error))
         except Exception as error:
             self.host.failed(self, error)  # aborts it
 
@@ -317,10 +319,7 @@ class Session(Line):
         self._end_channels(failed=False)
         self.send(commands.Connection.Close(code, worded(code, reason), 0, 0))
         self._flush()  # the loop may be at its end
-        if self._stopped:
-            self._stopped = False
-            self._line.resume_reading()
-        self._hang_up_later()
+        self._hear_the_rest()
 
     def _late(self) -> None:
         self.forced(FORCED, "it did not open within amqp_handshake_timeout_s")

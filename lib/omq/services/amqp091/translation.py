@@ -18,6 +18,7 @@ from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.names import check_queue_name
 from omq.fast import amqp091_properties as properties
 from omq.format.amqp_types import Malformed
+from omq.format.message import Said
 from omq.ipc.client.message import Message
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import ids
@@ -33,6 +34,11 @@ _TEXTS: Final = {"content_type": "content-type", "content_encoding": "content-en
 _SIMPLE: Final = (str, bool, int, float, bytes, type(None))
 _CREATED: Final = PREFIX + "creation-time"
 _REPLY_TO: Final = PREFIX + "reply-to"
+_EXPIRATION: Final = PREFIX + "expiration"
+_UNSAID: Final = 256
+"""A priority that is not said."""
+_LEFT_OPEN, _ID, _PRIORITY, _TRANSIENT, _PERSISTENT = (int(each) for each in (
+    Said.LEFT_OPEN, Said.ID, Said.PRIORITY, Said.TRANSIENT, Said.PERSISTENT))
 _DELAY: Final = "x-delay"
 """As the delayed message exchange has it."""
 _EXCHANGE: Final = PREFIX + "exchange"
@@ -84,14 +90,23 @@ def outgoing(raw: bytes, body: bytes, terms: Terms, exchange: str, key: str) -> 
             said["delay_s"] = delay / 1000
         if expiration := given.get("expiration"):
             said["expiry_s"] = _expiry_s(expiration)
+            texts[_EXPIRATION] = expiration
         priority = given.get("priority")
         return Outgoing(
             body=body, properties=texts,
             priority=None if priority is None else min(priority, PRIORITY_MAX),
             persistent=given.get("delivery_mode") == PERSISTENT or len(body) > terms.threshold,
-            **said)
+            said=_said_of(given), **said)
     except (*UNREADABLE, BadArgument, BadName, RecursionError) as error:
         raise Refused(PRECONDITION_FAILED, f"a message that makes no sense: {error}") from error
+
+
+def _said_of(given: dict[str, Any]) -> int:
+    """What of it a consumer is to get again, although a message of omq always has it."""
+    mode = given.get("delivery_mode")
+    return (_LEFT_OPEN | (_ID if given.get("message_id") else 0)
+            | (0 if given.get("priority") is None else _PRIORITY)
+            | (0 if mode is None else _PERSISTENT if mode == PERSISTENT else _TRANSIENT))
 
 
 def _headers(table: bytes) -> dict[str, Any]:
@@ -143,6 +158,7 @@ class WrittenProperties:
     message_id: str | None
     correlation_id: str | None
     reply_to: str
+    expiration: str
     flags: int
     first: bytes
     last: bytes
@@ -162,8 +178,8 @@ def said(texts: dict[str, str]) -> WrittenProperties:
     if user := texts.pop(PREFIX + "user-id", ""):
         found["user_id"] = user
     message_id, correlation_id = _kept("message-id", texts), _kept("correlation-id", texts)
-    reply_to = texts.pop(_REPLY_TO, "")
-    for each in (message_id, correlation_id, reply_to):
+    reply_to, expiration = texts.pop(_REPLY_TO, ""), texts.pop(_EXPIRATION, "")
+    for each in (message_id, correlation_id, reply_to, expiration):
         properties.short(each or "")
     rest = texts.pop(HEADERS, "")
     headers = {name: _field(value) for name, value in values_out(texts).items()
@@ -173,7 +189,7 @@ def said(texts: dict[str, str]) -> WrittenProperties:
     if headers:
         found["headers"] = encode.field_table(headers)
     return WrittenProperties(exchange, key, message_id, correlation_id, reply_to,
-                             *properties.written(found))
+                             expiration, *properties.written(found))
 
 
 def _kept(name: str, texts: dict[str, str]) -> str | None:
@@ -182,14 +198,20 @@ def _kept(name: str, texts: dict[str, str]) -> str | None:
 
 
 def head_of(message: Message, what: WrittenProperties) -> bytes:
-    """The payload of its header. UNREADABLE."""
-    known = message.ids
+    """The payload of its header: what its publisher said, if that was by this protocol, and
+    otherwise all that is known. UNREADABLE."""
+    known, open_ = message.ids, message.said
+    mode, priority = (PERSISTENT if message.persistent else 1), min(message.priority, PRIORITY_MAX)
+    message_id = known.message_id if what.message_id is None else what.message_id
+    if open_ & _LEFT_OPEN:
+        mode = PERSISTENT if open_ & _PERSISTENT else 1 if open_ & _TRANSIENT else 0
+        priority = priority if open_ & _PRIORITY else _UNSAID
+        message_id = message_id if open_ & _ID else ""
     return properties.head(
-        message.size, PERSISTENT if message.persistent else 1,
-        min(message.priority, PRIORITY_MAX), what.flags, what.first, what.last,
+        message.size, mode, priority, what.flags, what.first, what.last,
         known.correlation if what.correlation_id is None else what.correlation_id,
         what.reply_to or (_reply_queue(message) if known.replies else ""),
-        known.message_id if what.message_id is None else what.message_id)
+        message_id, what.expiration)
 
 
 def _field(value: Any) -> Any:
