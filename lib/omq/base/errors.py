@@ -1090,10 +1090,27 @@ class ChannelBroken(OmqError):
 
 
 class PlaceUnavailable(OmqError):
-    """{url} is unavailable: {reason}; it will be tried again"""
+    """{url} is unavailable: {reason}"""
 
     status = 300
     exit_code = Exit.TEMPORARY
+
+
+class PlaceRefused(PlaceUnavailable):
+    """{url} refuses: {reason}; check the credentials in the environment, their rights to list, \
+read, create and delete objects there, and the clock of this host"""
+
+    status = 307
+    exit_code = Exit.NO_PERMISSION
+
+
+class PlaceUnfit(OmqError):
+    """{url} replaces an object that is already there, although it was asked to create it only where \
+there is none (If-None-Match: *): two instances could ship there unnoticed; use a store that does, or \
+a newer version of this one"""
+
+    status = 308
+    exit_code = Exit.CONFIG
 
 
 class PlaceDamaged(OmqError):
