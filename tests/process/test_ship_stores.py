@@ -82,7 +82,7 @@ def test_s3(made: Callable[..., Ship], weed: Weed, tmp_path: Path) -> None:
     """Rights are revoked while it ships, and come back."""
     what_it_needs("s3://archive")
     ship = made("s3://archive/omq")
-    assert "AccessDenied" in once(ship, "s3://elsewhere/omq"), "it tells nobody which buckets it has"
+    assert "AccessDenied" in once(ship, "s3://elsewhere/omq"), "it tells nobody what it has"
     ship.run()
     put(ship, b"before")
     ship.shipped()

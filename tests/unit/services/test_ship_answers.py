@@ -1,4 +1,4 @@
-"""What stores answer, in a line: texts of obstore with SeaweedFS, Azurite and without credentials."""
+"""What stores answer, in a line: texts of obstore with SeaweedFS, Azurite, and no credentials."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ URL = "s3://archive/omq"
 REVOKED = """Generic S3 error: Error performing list request: Error performing GET \
 http://127.0.0.1:29339/archive?list-type=2&prefix=omq%2F in 367.245µs - Server returned non-2xx \
 status code: 403 Forbidden: <?xml version="1.0" encoding="UTF-8"?>
-<Error><Code>InvalidAccessKeyId</Code><Message>The access key ID you provided does not exist in our \
-records.</Message><Resource>/archive</Resource></Error>
+<Error><Code>InvalidAccessKeyId</Code><Message>The access key ID you provided does not exist in \
+our records.</Message><Resource>/archive</Resource></Error>
 
 Debug source:
 Generic {
@@ -24,11 +24,12 @@ error sending request
 
 Debug source: Http(status code: 403 Forbidden)"""
 NOBODY = """Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in \
-510.986197ms, after 3 retries, max_retries: 3, retry_timeout: 180s  - HTTP error: error sending request
+510.986197ms, after 3 retries, max_retries: 3, retry_timeout: 180s  - HTTP error: error \
+sending request
 
 Debug source: ..."""
-MISSING = """Object at location omq/x not found: Error performing PUT http://127.0.0.1/a in 1ms - Server \
-returned non-2xx status code: 404 Not Found: <?xml version="1.0"?>
+MISSING = """Object at location omq/x not found: Error performing PUT http://127.0.0.1/a in 1ms - \
+Server returned non-2xx status code: 404 Not Found: <?xml version="1.0"?>
 <Error>
   <Code>ContainerNotFound</Code>
   <Message>The specified container does not exist.
@@ -38,10 +39,10 @@ Time:2026-11-29T16:00:00Z</Message>
 
 
 @pytest.mark.parametrize(("said", "kind", "reason"), [
-    (REVOKED, PlaceRefused, "403 Forbidden, InvalidAccessKeyId: The access key ID you provided does "
-     "not exist in our records"),
-    (MISSING, PlaceUnavailable, "404 Not Found, ContainerNotFound: The specified container does not "
-     "exist"),
+    (REVOKED, PlaceRefused, "403 Forbidden, InvalidAccessKeyId: The access key ID you provided "
+     "does not exist in our records"),
+    (MISSING, PlaceUnavailable, "404 Not Found, ContainerNotFound: The specified container does "
+     "not exist"),
     (AWAY, PlaceUnavailable, "Generic MicrosoftAzure error: Error performing list request: Error "
      "performing GET http://127.0.0.1:1/a, after 3 retries, max_retries: 3, retry_timeout: 180s - "
      "HTTP error: error sending request"),
@@ -63,7 +64,7 @@ def test_what_is_not_in_the_text_is_in_its_class() -> None:
 
 
 def test_a_store_that_sends_what_a_terminal_obeys() -> None:
-    found = told(URL, f"status code: 500 X: <Message>\x1b]0;a\x07{'x' * 150}\N{RIGHT-TO-LEFT OVERRIDE}"
-                 f"</Message>")
+    found = told(URL, f"status code: 500 X: <Message>\x1b]0;a\x07{'x' * 150}"
+                 "\N{RIGHT-TO-LEFT OVERRIDE}</Message>")
     assert str(found.fields["reason"]).isprintable()
     assert len(str(told(URL, "y" * 10_000))) < 400

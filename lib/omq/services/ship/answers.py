@@ -1,9 +1,9 @@
-"""What a store answers that is no answer: one line for people, and whether it is a refusal.
+"""What a store says when it does not do as asked: one line for people, and whether it refuses.
 
-obstore's errors quote the store's whole reply and say how long it took; a store says its reason as an
-XML document, at the end of that. Here it becomes `403 Forbidden, InvalidAccessKeyId: The access key ID
-...`: the same text for the same reason, so that whoever tries again says it once. Whatever a store
-sends is cut and has nothing that a terminal would obey.
+obstore's errors quote the store's whole reply and say how long it took; a store says its reason as
+an XML document, at the end of that. Here it becomes `403 Forbidden, InvalidAccessKeyId: The access
+key ID ...`: the same text for the same reason, so that whoever tries again says it once. Whatever a
+store sends is cut and has nothing that a terminal would obey.
 """
 
 from __future__ import annotations
