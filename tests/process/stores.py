@@ -1,5 +1,5 @@
 """Servers of object stores that others keep, on loopback, with what tests do to them: SeaweedFS
-(S3; keys can be made and revoked) and Azurite (Azure blobs). Each begins with a bucket `archive`."""
+(S3; keys are made and revoked) and Azurite (Azure blobs). Each begins with a bucket `archive`."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def journal_objects(place: Place, term: int | None = None, *, since: Base | None
     before that base's first on; `before`: those before its first."""
     prefix = "journal/" if term is None else f"journal/{term:06d}/"
     after = ""
-    if since is not None:  # not "journal/000000/": behind that SeaweedFS skips the whole folder
+    if since is not None:  # not "journal/000000/": after that SeaweedFS skips the whole folder
         after = (journal_name(since.term, since.journal - 2) if since.journal > 1
                  else f"journal/{since.term:06d}/0")
     until = "" if before is None else journal_name(before.term, before.journal)
