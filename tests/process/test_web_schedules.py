@@ -17,7 +17,7 @@ from omq.cli.web import schedule_pages
 from omq.services.daemon.options import Location
 from omq.tasks.schedule import QUEUE
 from omq.tasks.schedule_step import LATE_NS
-from omq.tasks.schedules import Schedules
+from omq.tasks.schedules import QueueMissing, Schedules
 from tests.process.test_web_rest import unix
 from tests.process.web_world import Web, world
 
@@ -58,6 +58,38 @@ def test_next_and_last_times_are_shown(web: Web) -> None:
     assert not schedule_pages.overdue(replace(nightly, next_ns=now))
 
 
+def test_a_queue_that_is_away_is_named(web: Web) -> None:
+    """Of an alias, too, it is known that it is there."""
+    with web.instance.connect() as connection:
+        schedules = Schedules(connection)
+        connection.queues.define("OTHERNAME", "alias", target="A")
+        schedules.define("ALIASED", "OTHERNAME", "every 1 h")
+        with pytest.warns(QueueMissing):
+            schedules.define("LOST", "NOWHERE", "every 1 h")
+        states = {}
+        for stage in ("away", "there"):
+            with closing(unix(web)) as line:
+                _, told = line.ask("GET", "schedules")
+            states[stage] = {each["name"]: each["queue_missing"] for each in told["schedules"]}
+            page = web.browser("games").get("/schedules").text
+            assert ("NOWHERE (not defined)" in page) == ("no queue" in page) == (stage == "away")
+            if stage == "away":
+                assert 'href="/queues/OTHERNAME"' in page and 'href="/queues/NOWHERE"' not in page
+                connection.queues.define("NOWHERE")
+    with web.instance.stopped():
+        location = Location(None, web.instance.paths, web.instance.conf)
+        there = schedule_pages.found(location)
+        lacks = {each.name: there.lacks_queue(each) for each in there.schedules}
+    assert (lacks["NIGHTLY"], lacks["ALIASED"]) == (False, None), "nobody can be asked of others"
+    with web.instance.connect() as connection:
+        for name in ("ALIASED", "LOST"):
+            Schedules(connection).delete(name)
+        for name in ("OTHERNAME", "NOWHERE"):
+            connection.queues.delete(name)
+    assert states["away"]["LOST"] and states["away"]["ALIASED"] is False
+    assert not any(states["there"].values())
+
+
 def test_who_may_not_browse_them_sees_none(web: Web) -> None:
     """They say what is put where: `browse` on their queue is asked for."""
     look = web.browser("bin")
@@ -72,8 +104,8 @@ def test_no_more_than_can_be_shown_are_read(web: Web, monkeypatch: pytest.Monkey
     with web.instance.connect() as connection:
         for name in ("MORE.A", "MORE.B"):
             Schedules(connection).define(name, "A", "every 1 h")
-    there, note = schedule_pages.found(location)
-    assert len(there) <= 1 and note.startswith("the first 1 messages")
+    there = schedule_pages.found(location)
+    assert len(there.schedules) <= 1 and there.note.startswith("the first 1 messages")
 
 
 def test_definitions_are_taken_from_one_instance_to_another(web: Web, tmp_path: Path) -> None:

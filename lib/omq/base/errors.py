@@ -1096,6 +1096,23 @@ class PlaceUnavailable(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class PlaceRefused(PlaceUnavailable):
+    """{url} refuses: {reason}; check the credentials in the environment, their rights to list, \
+read, create and delete objects there, and the clock of this host"""
+
+    status = 307
+    exit_code = Exit.NO_PERMISSION
+
+
+class PlaceUnfit(OmqError):
+    """{url} replaces an object that is already there, although it was asked to create it only where \
+there is none (If-None-Match: *): two instances could ship there unnoticed; use a store that does, or \
+a newer version of this one"""
+
+    status = 308
+    exit_code = Exit.CONFIG
+
+
 class PlaceDamaged(OmqError):
     """{name} at {url} is damaged or missing: {reason}"""
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from omq.base import events, side_files
-from omq.base.event_log import ERROR, REPORT, TRACE, WARNING, EventLog
+from omq.base.event_log import ERROR, REPORT, TRACE, WARNING, EventLog, human_line
 from omq.base.log_file import LogFile
+from omq.base.names import escape
+from omq.cli.look.omshowlog import from_journal_line
 
 
 @pytest.fixture(autouse=True)
@@ -309,3 +311,15 @@ def test_a_traceback_has_its_lines_on_a_terminal_alone(
     first, *more = said.splitlines()
     assert first.endswith("reason=x") == terminal
     assert more == (["    File 1", "      y\\x1b[31m", "    ValueError: z"] if terminal else [])
+
+
+@pytest.mark.parametrize("value", [
+    "x", "", "x y", '"', 'x"y', 'x" sender="root', 'x\\" sender="root', "x\\ y", "x\\", 'a b\\\\" c="d',
+    "x\nsender=root", 'x="y"', "\x1b[31m y", "sender=root"])
+def test_no_value_looks_like_a_field(value: str) -> None:
+    """To omshowlog, which takes a line apart that did not come to the journal in another way."""
+    line = human_line("omq.test", events.SERVICE_STARTED, REPORT, 1,
+                      {"reason": value, "sender": "me"})
+    found = from_journal_line(json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": "1"}).encode())
+    assert found is not None and found.text == events.SERVICE_STARTED.text
+    assert found.fields == {"reason": escape(value), "sender": "me"}

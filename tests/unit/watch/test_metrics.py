@@ -175,6 +175,12 @@ def test_rules_and_dashboard_name_metrics_that_there_are() -> None:
         assert named <= known, file
 
 
+def test_what_omq_ship_says_of_itself_is_on_the_dashboard() -> None:
+    shown = (ROOT / "share/omq/grafana.json").read_text()
+    told = {each for each in names() if re.match(r"omq_ship_(?!objects)", each)}
+    assert len(told) >= 5 and all(each in shown for each in told), told
+
+
 def test_every_alert_is_tried() -> None:
     alerts = set(re.findall(r"- alert: (\w+)", RULES.read_text()))
     tried = set(re.findall(r"alertname: (\w+)",

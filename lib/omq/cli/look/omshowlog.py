@@ -48,7 +48,8 @@ from omq.services.supervise.unit_files import base_name
 _PLACES: Final = ("/var/log/journal", "/run/log/journal")
 _HUMAN: Final = re.compile(
     r"(?:<\d>)?(FATAL|ERROR|WARNING|REPORT|TRACE) (\S+)\[(\d+)\] \[OM (\d+)\] (.*)", re.DOTALL)
-_FIELD: Final = re.compile(r'(\w+)=("[^"]*"|\S+)')
+_FIELD: Final = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')  # base.event_log.human_line
+_QUOTED: Final = re.compile(r'\\(["\\])')
 _PREFIX: Final = "OMQ_"
 _OWN: Final = ("OMQ_EVENT", "OMQ_SERVICE", "OMQ_LOG")
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -104,7 +105,8 @@ def from_journal_line(line: bytes) -> Logged | None:
     fields = {name.removeprefix(_PREFIX).lower(): value for name, value in entry.items()
               if name.startswith(_PREFIX) and name not in _OWN}
     if "OMQ_EVENT" not in entry:
-        fields = {name: value.strip('"') for name, value in said}
+        fields = {name: _QUOTED.sub(r"\1", value[1:-1]) if value.startswith('"') else value
+                  for name, value in said}
     order = [name for name, _ in said if name in fields]
     shown = {name: _value(fields[name]) for name in dict.fromkeys([*order, *fields])}
     text = escape(rest[: first.start()].rstrip() if first else rest)

@@ -85,6 +85,18 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         Panel("Clients slowed down", "percentunit", ((
             _rate("omq_paused_seconds_total"), "paused"),)),
     )),
+    ("Object store", (
+        Panel("Trouble with shipping: 1", "short", ((
+            f"omq_ship_trouble{{{_ONE}}}", "{{omq_instance}}"),), "stat"),
+        Panel("Not shipped: age of the oldest", "s", ((
+            f"omq_ship_lag_seconds{{{_ONE}}}", "{{omq_instance}}"),)),
+        Panel("Not shipped", "bytes", ((f"omq_ship_lag_bytes{{{_ONE}}}", "{{omq_instance}}"),)),
+        Panel("Shipped a second", "Bps", ((_rate("omq_ship_bytes_total"), "{{omq_instance}}"),)),
+        Panel("No answer of the store", "s", ((
+            f"omq_ship_away_seconds{{{_ONE}}}", "{{omq_instance}}"),)),
+        Panel("Age of the newest copy of the pool", "s", ((
+            f"time() - omq_ship_base_timestamp_seconds{{{_ONE}}}", "{{omq_instance}}"),)),
+    )),
     ("Services", (
         Panel("Running", "short", ((f"omq_service_up{{{_ONE}}}", "{{service}}"),)),
         Panel("Readers at work", "percentunit", ((

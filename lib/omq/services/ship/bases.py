@@ -74,8 +74,10 @@ def journal_objects(place: Place, term: int | None = None, *, since: Base | None
     another name is none: somebody else put it there, and it is left alone. `since`: from the one
     before that base's first on; `before`: those before its first."""
     prefix = "journal/" if term is None else f"journal/{term:06d}/"
-    after = "" if since is None else journal_name(since.term, since.journal - 2) if (
-        since.journal > 1) else f"journal/{since.term:06d}/"
+    after = ""
+    if since is not None:  # not "journal/000000/": after that SeaweedFS skips the whole folder
+        after = (journal_name(since.term, since.journal - 2) if since.journal > 1
+                 else f"journal/{since.term:06d}/0")
     until = "" if before is None else journal_name(before.term, before.journal)
     return sorted(each for each in map(shipped.journal_place, place.names(prefix, after, until))
                   if each is not None)

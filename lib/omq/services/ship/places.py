@@ -13,7 +13,7 @@ object and its name are on the disk (a store's own promise says so of the others
 In the middle of a crash: there is all of an object under its name, or nothing; file:// may leave a
 temporary file, which no name is.
 
-Errors: PlaceUnavailable, which says what the store says, in one line; BadArgument for a URL.
+Errors: PlaceUnavailable, PlaceRefused (omq.services.ship.answers); BadArgument for a URL.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from urllib.parse import unquote, urlsplit
 
 from omq.base import modes
 from omq.base.errors import BadArgument, ExtraMissing, PlaceUnavailable
+from omq.services.ship import answers
 
 SCHEMES: Final = ("s3", "gs", "az", "file")
 _TEMPORARY: Final = ".part"
-_TEXT_MAX: Final = 300
+_ALLOW_HTTP: Final = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
+_REFUSALS: Final = ("PermissionDeniedError", "UnauthenticatedError")
 _NAMES_AT_ONCE: Final = 1000  # as stores list them
 
 
@@ -164,7 +166,8 @@ class Bucket:
         self._obstore: Any = obstore
         with _told(url):
             options = {"timeout": timedelta(seconds=timeout_s),
-                       "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"}
+                       "allow_http": os.environ.get(
+                           _ALLOW_HTTP[urlsplit(url).scheme], "").lower() == "true"}
             self._store: Any = opens(url, client_options=options, retry_config={"max_retries": 3})
 
     def create(self, name: str, data: bytes) -> bool:
@@ -211,13 +214,14 @@ class Bucket:
 
 @contextmanager
 def _told(url: str) -> Iterator[None]:
-    """Whatever a store says is PlaceUnavailable."""
+    """Whatever a store says is PlaceUnavailable, or PlaceRefused."""
     try:
         yield
     except OSError as error:
-        raise PlaceUnavailable(url=url, reason=os.strerror(error.errno or errno.EIO)) from error
+        if error.errno is None:  # obstore's: a bucket that is not there
+            raise answers.told(url, str(error)) from error
+        raise PlaceUnavailable(url=url, reason=os.strerror(error.errno)) from error
     except Exception as error:
         if not type(error).__module__.startswith("obstore"):
             raise
-        line = " ".join(str(error).partition("Debug source:")[0].split())
-        raise PlaceUnavailable(url=url, reason=line[:_TEXT_MAX]) from error
+        raise answers.told(url, str(error), refused=type(error).__name__ in _REFUSALS) from error

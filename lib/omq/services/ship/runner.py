@@ -8,8 +8,8 @@ for how long the oldest of what is not has waited (null: no queue manager has sa
 journal is durable) and its bytes, the last object, since when the place is away, the last error
 (omq.services.ship.shown).
 
-Errors: Superseded, ForeignPlace, PlaceEmpty, PlaceDamaged, DiskError end it; with `once`
-ManagerUnavailable, too.
+Errors: Superseded, ForeignPlace, PlaceEmpty, PlaceUnfit, PlaceDamaged, DiskError end it; with
+`once` ManagerUnavailable and PlaceRefused, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from omq.base import clock, modes, side_files
 from omq.base.clock import NS_PER_S
-from omq.base.errors import ManagerUnavailable, PlaceUnavailable, StreamBroken
+from omq.base.errors import ManagerUnavailable, PlaceRefused, PlaceUnavailable, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.index import Counter
@@ -62,7 +62,7 @@ class Runner:
         """Until a signal; `once`: until all is shipped and there is a base."""
         try:
             while not self._signals.stopping:
-                if self._turn():
+                if self._turn(once=once):
                     continue
                 if once and self._begun and self._look.index is None:
                     raise ManagerUnavailable(spool=self._paths.root, reason="how far the journal "
@@ -77,7 +77,7 @@ class Runner:
             self.shipping.close()
             self._look.close()
 
-    def _turn(self) -> bool:
+    def _turn(self, *, once: bool) -> bool:
         """One step; is there more to do at once?"""
         try:
             if not self._begun:
@@ -86,10 +86,12 @@ class Runner:
             more = self._ship() or self._make_base()
         except (PlaceUnavailable, StreamBroken) as error:
             self._base = None
-            self._pause_s = min(2 * self._pause_s, PAUSE_S[1]) if self.error else PAUSE_S[0]
-            if str(error) != self.error:
+            before, self.error, more = self.error, str(error), False
+            if once and isinstance(error, PlaceRefused):
+                raise  # whoever waits for it has to know
+            self._pause_s = min(2 * self._pause_s, PAUSE_S[1]) if before else PAUSE_S[0]
+            if before != self.error:
                 self._say(f"{error}; trying again")
-            self.error, more = str(error), False
             if isinstance(error, PlaceUnavailable) and self._away_at is None:
                 self._away_at = time.monotonic()
         else:

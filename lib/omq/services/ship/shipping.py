@@ -17,8 +17,8 @@ Journal files stay until their blocks are shipped (storage.standby_holds, as for
 `standby_files_kept` after the newest.
 
 Errors: PlaceUnavailable: try the same again; Superseded; ForeignPlace; PlaceEmpty: it was another
-one, or is not mounted; PlaceDamaged; StreamBroken
-(a base is given up); DiskError.
+one, or is not mounted; PlaceUnfit: it replaces what is there; PlaceDamaged; StreamBroken (a base is
+given up); DiskError.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from omq.base.errors import (
     ForeignPlace,
     PlaceDamaged,
     PlaceEmpty,
+    PlaceUnfit,
     StandbyDiverged,
     StreamBroken,
     Superseded,
@@ -89,14 +90,17 @@ class Shipping:
         """Whose place it is, and where the chain goes on."""
         uuid, term = self._instance.uuid.hex(), self._instance.term
         mine = (json.dumps({"format": shipped.FORMAT, "uuid": uuid}) + "\n").encode()
-        if (MEMBER in (standby_holds.load(self._paths) or {}) and not self._anew
-                and self._place.read(shipped.IDENTITY) is None):
-            raise PlaceEmpty(url=self._place.url)
-        if not self._place.create(shipped.IDENTITY, mine):
+        found = self._place.read(shipped.IDENTITY)
+        if found is None:
+            if MEMBER in (standby_holds.load(self._paths) or {}) and not self._anew:
+                raise PlaceEmpty(url=self._place.url)
+            self._place.create(shipped.IDENTITY, mine)
             found = self._place.read(shipped.IDENTITY)
-            if found != mine:
-                raise ForeignPlace(url=self._place.url, found=(found or b"").decode(
-                    "utf-8", "replace").strip()[:200], uuid=uuid)
+        if found != mine:
+            raise ForeignPlace(url=self._place.url, found=(found or b"").decode(
+                "utf-8", "replace").strip()[:200], uuid=uuid)
+        if self._place.create(shipped.IDENTITY, mine):  # it was there: nothing is lost by this
+            raise PlaceUnfit(url=self._place.url)
         bases = bases_of(self._place, term)
         known = bases or [each for each in bases_of(self._place) if each.term < term]
         objects = journal_objects(self._place, since=known[-1] if known else None)
