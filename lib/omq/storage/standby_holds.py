@@ -2,10 +2,11 @@
 
     {"b": 12}       member -> number of the journal file in which it goes on
 
-Written when a standby comes to another file, read by pool.writer before it retires one. It is part
-of the spool and not of run/: after a reboot of the primary a standby that was away still finds what
-it lacks. A member that is more than `standby_files_kept` files behind holds nothing any more, and
-needs a new base.
+Written when a standby comes to another file, read by pool.writer before it retires one, under the
+same lock (`still`): a copy that begins names the oldest file there is, which must not go behind its
+back. It is part of the spool and not of run/: after a reboot of the primary a standby that was away
+still finds what it lacks. A member that is more than `standby_files_kept` files behind holds
+nothing any more, and needs a new base.
 
 Several processes write it: each `omq standby send`, the threads of `omq standby listen`, `omq
 ship`, `omq standby forget`. Two of them that read, changed and wrote it at the same time would lose
@@ -84,6 +85,14 @@ def note_if_free(paths: SpoolPaths, member: str, number: int) -> None:
     it the next time; a client may wait for what it does meanwhile."""
     with suppress(SpoolFull, SpoolLocked):
         note(paths, member, number, patience_s=0.0)
+
+
+def still(paths: SpoolPaths, what: str) -> File | None:
+    """Until that is closed nobody changes an entry; None: somebody does at this moment."""
+    try:
+        return spool.lock(paths.standbys_lock, what)
+    except SpoolLocked:
+        return None
 
 
 def _alone(paths: SpoolPaths, member: str, patience_s: float) -> File:

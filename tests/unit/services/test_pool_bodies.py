@@ -9,10 +9,13 @@ import pytest
 
 from omq.base import clock
 from omq.base.errors import TimedOut
+from omq.base.paths import SpoolPaths
 from omq.format.index import Counter, IndexFlag, write_header
 from omq.format.location import LocationKind, kind_of, number_of
 from omq.format.store import HEADER_BYTES
 from omq.services.pool import bodies as pool_bodies
+from omq.storage import spool, standby_holds
+from omq.storage.files import File
 from omq.storage.journal import numbers_in
 from omq.storage.store import file_name, store_numbers
 from tests.unit.core.redo_world import found
@@ -122,6 +125,33 @@ def test_kept_files_stay(world: ManagerWorld) -> None:
     world.finish()
     world.rounds(4)
     assert archive(world) == []
+
+
+def test_a_file_of_which_a_copy_begins_meanwhile_stays(world: ManagerWorld,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round takes a while; `omq standby init` may name the oldest file at any moment of it."""
+    world.fill_journal(4)
+    world.finish()
+    still, asked = standby_holds.still, list[int]()
+
+    def a_copy_begins(paths: SpoolPaths, what: str) -> File | None:
+        asked.append(numbers_in(paths.journal)[0])
+        if len(asked) == 2:
+            assert standby_holds.note(paths, "b", asked[-1])
+        return still(paths, what)
+
+    monkeypatch.setattr(standby_holds, "still", a_copy_begins)
+    world.rounds(6)
+    assert asked[:2] == [1, 2] and archive(world) == [1]
+    assert numbers_in(world.paths.journal)[0] == 2
+    assert standby_holds.note(world.paths, "b", None)
+    held = spool.lock(world.paths.standbys_lock, "a copy that says so now")
+    world.rounds(3)
+    assert numbers_in(world.paths.journal)[0] == 2
+    held.close()
+    world.rounds(3)
+    assert numbers_in(world.paths.journal) == [world.writer.file_number - 1,
+                                               world.writer.file_number]
 
 
 def test_there_is_never_a_gap(world: ManagerWorld, monkeypatch: pytest.MonkeyPatch) -> None:

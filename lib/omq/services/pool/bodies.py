@@ -145,10 +145,9 @@ class BodyKeeper:
                 yield word
             elif not self._may_go(word, look, checkpoint_lsn):
                 blocked = True
-            elif blocked:
+            elif blocked or not self._retire(number, journal, keep=lame or self._keeps):
+                blocked = True
                 self.empty[word] = self._before[word]
-            else:
-                self._retire(number, keep=lame or self._keeps)
 
     def _wanted_from(self, journal: int) -> int:
         """The first file that stays: for reading, or for a standby that lacks it."""
@@ -166,10 +165,22 @@ class BodyKeeper:
     def _pool_damaged(self) -> bool:
         return bool(self.differing) or self.index.pool_damaged
 
-    def _retire(self, number: int, *, keep: bool) -> None:
-        if retire(self.paths, number, keep=keep):
+    def _retire(self, number: int, journal: int, *, keep: bool) -> bool:
+        """False: another round may. Asked again who needs it, while nobody can say so: a copy for a
+        new standby, which names the oldest file that there is, has it then or never names it."""
+        held = standby_holds.still(self.paths, NAME)
+        if held is None:
+            return False
+        try:
+            if number >= self._wanted_from(journal):
+                return False
+            gone = retire(self.paths, number, keep=keep)
+        finally:
+            held.close()
+        if gone:
             self.gained += 1
             self.log.event(events.JOURNAL_RETIRED, file=journal_name(number), kept=keep)
+        return True
 
     def _let_history_go(self, look: Look, checkpoint_lsn: int, free: Free) -> None:
         """What is in archive/ had no body when it retired, or damaged ones only. It goes when an
