@@ -126,6 +126,21 @@ def test_the_primary_knows_its_standby_and_what_it_lacks(pair: Pair) -> None:
     assert "do not follow" not in at_primary(pair, "health").stdout
 
 
+def test_a_standby_is_waited_for_once_the_manager_has_read_it(pair: Pair) -> None:
+    """Until then nothing says that what is acknowledged is on two disks."""
+    assert facts(pair).unprotected is None
+    with open(pair.primary.conf / "omq.conf", "a") as conf:
+        conf.write("\n[standby]\nstandby_sync = 1\n")
+    said = at_primary(pair, "standby", "status")
+    assert said.returncode == Exit.NO and "not in force: 0 of 1" in said.stdout, said.stdout
+    assert "omshut, then omrc" in said.stdout and facts(pair).unprotected == 1
+    pair.primary.stop(MANAGER, WRITER)
+    pair.primary.start(MANAGER, WRITER)
+    pair.primary.ready()
+    said = at_primary(pair, "standby", "status")
+    assert said.returncode == Exit.NO and "waiting: 0 of 1" in said.stdout, said.stdout
+
+
 def test_a_sender_that_is_killed_is_noticed_without_a_word_of_it(pair: Pair) -> None:
     """kill -9 of `omq standby send`: its last word said that all is well."""
     pair.make()

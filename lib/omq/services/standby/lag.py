@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from omq.base import clock, modes, side_files
+from omq.base.config import load_settings
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.format.index import COUNTERS_AT, TABLES_AT, Counter
@@ -188,7 +189,8 @@ def _durable_lsn(paths: SpoolPaths) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What an acknowledgement of the primary means: synced, waiting, alone (it says so itself)."""
+    """What an acknowledgement of the primary means: synced, waiting, alone (it says so itself), or
+    NOT_IN_FORCE."""
 
     state: str
     wanted: int
@@ -199,8 +201,23 @@ class Protected:
         return asdict(self)
 
 
-def protection(paths: SpoolPaths) -> Protected | None:
+NOT_IN_FORCE: Final = "not in force"
+"""A state: omq.conf wants more than the queue manager that runs, or ran last, has read there."""
+
+
+def protection(paths: SpoolPaths, conf_dir: Path) -> Protected | None:
     """As the queue manager that runs, or ran last, has told; None: nothing waits for standbys."""
+    told = _told(paths)
+    try:
+        wanted = load_settings(conf_dir).standby_sync
+    except OmqError:
+        return told  # whoever starts with it says so
+    if wanted > (0 if told is None else told.wanted):
+        return Protected(NOT_IN_FORCE, wanted, ())
+    return told
+
+
+def _told(paths: SpoolPaths) -> Protected | None:
     try:
         found = json.loads(side_files.read(paths.protection, _BYTES_MAX) or b"")
         return Protected(str(found["state"]), int(found["wanted"]), tuple(map(str, found[
