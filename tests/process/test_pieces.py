@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omq
-from omq.ipc.client import body_pieces
+from omq.ipc.client import bodies
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S
 
@@ -51,7 +51,7 @@ def test_in_pieces_and_whole(omq_instance: Instance, monkeypatch: pytest.MonkeyP
                 first, len(WHOLE), 7, {"a": "b"})
             got = list(one.pieces())
             assert b"".join(got) == WHOLE == one.body
-            assert max(map(len, got)) <= body_pieces.PIECE_BYTES
+            assert max(map(len, got)) <= bodies.PIECE_BYTES
             (two,) = reader.next(1, WAIT_S)
             assert b"".join(two.pieces()) == WHOLE[:300_000]
             (three,) = reader.next(1, WAIT_S)

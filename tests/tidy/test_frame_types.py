@@ -17,7 +17,7 @@ WRITERS = {
     "lib/omq/core/engine/clients.py": {"READER_UP", "READER_DOWN"},
     "lib/omq/core/engine/expiry.py": {"EXPIRE"},
     "lib/omq/core/engine/gives.py": {"GIVE"},
-    "lib/omq/core/engine/in_doubt.py": {"PREPARE", "OPERATOR", "DONE", "DELETE", "COMMIT"},
+    "lib/omq/core/engine/in_doubt.py": {"PREPARE", "DONE", "DELETE", "COMMIT"},
     "lib/omq/core/engine/operate.py": {"OPERATOR", "HOLD", "RELEASE", "DELETE", "MOVE"},
     "lib/omq/core/engine/key_pauses.py": {"DEFINE", "UNDEFINE"},
     "lib/omq/core/engine/puts.py": {"PUT"},

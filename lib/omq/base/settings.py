@@ -12,7 +12,7 @@ it).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from omq.base.limits import BATCH_MAX, BODY_BYTES_MAX, DEDUPE_CLIENTS_MAX, GIB, KIB, MIB
 from omq.base.settings_key import METADATA, YEAR_S, Key
@@ -34,9 +34,22 @@ _EVENTS: Final = rf"(({'|'.join((*ALL_EVENTS, 'all'))})( |\Z))*"
 _LEVELS: Final = ("FATAL", "ERROR", "WARNING", "REPORT", "TRACE")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class Settings(MailSettings):
-    """One field per key of omq.conf; see the metadata for what each is for."""
+    """One field per key of omq.conf; see the metadata for what each is for. Its functions are
+    written out: those that dataclass makes of so many fields take each process 13 ms to compile."""
+
+    def __init__(self, **given: Any) -> None:
+        for key, default in _DEFAULTS:
+            object.__setattr__(self, key, given.pop(key, default))
+        if given:
+            raise TypeError(f"not a key of omq.conf: {', '.join(given)}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and all(
+            getattr(self, key) == getattr(other, key) for key, _ in _DEFAULTS)
+
+    __hash__ = None  # type: ignore[assignment]
 
     # fmt: off
     journal_file_bytes: int = _number("journal", 64 * MIB, 256 * KIB, 4 * GIB,
@@ -260,6 +273,8 @@ class Settings(MailSettings):
         default=False)
     # fmt: on
 
+
+_DEFAULTS: Final = [(item.name, item.default) for item in fields(Settings)]
 
 KEYS: Final[dict[str, Key]] = {item.name: item.metadata[METADATA] for item in fields(Settings)}
 """The table by key, in the order of the file."""

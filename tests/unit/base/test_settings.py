@@ -108,3 +108,16 @@ def test_contradictions(change: dict[str, int], key: str) -> None:
 def test_named_directory_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not there"):
         load_settings(tmp_path / "none")
+
+
+def test_settings_are_what_was_given_and_the_defaults() -> None:
+    given = Settings(block_frames_max=5000)
+    assert (given.block_frames_max, given.block_bytes_max) == (5000, Settings().block_bytes_max)
+    assert replace(Settings(), block_frames_max=5000) == given != Settings()
+    assert given != "settings"
+    with pytest.raises(TypeError, match="nonsense"):
+        Settings(nonsense=1)
+    with pytest.raises(FrozenInstanceError):
+        given.block_frames_max = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        hash(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sysv_ipc
@@ -96,7 +96,7 @@ class Held:
 def paced(queue: Queue, *times: int) -> tuple[Requests, Held]:
     """`times`: of the clock that says whether an answer came soon; none: it stands still."""
     made, held, clock = served(queue), Held(), iter(times)
-    made.pace = AnswerPace(held, lambda: next(clock, 0))
+    made.pace = AnswerPace(cast(Any, held), lambda: next(clock, 0))
     return made, held
 
 
@@ -127,7 +127,7 @@ def test_whatever_else_is_said_ends_the_wait() -> None:
 def test_answers_that_come_late_are_not_waited_for_again_soon() -> None:
     late = WORTH_NS + 1
     held = Held()
-    pace = AnswerPace(held, iter([0, late, 0, late, *[0] * 100]).__next__)
+    pace = AnswerPace(cast(Any, held), iter([0, late, 0, late, *[0] * 100]).__next__)
     found = []
     for number in range(12):
         if pace.waits():

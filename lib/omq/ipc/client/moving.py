@@ -31,27 +31,12 @@ from omq.ipc.wire.outgoing import Encoded, Outgoing
 
 if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
-    from omq.ipc.client.settling import Settling
 
 Moves = Sequence[tuple[Message, Sequence[Outgoing]]]
 
 _PAIRS: Final = "each is a message of this reader and a list of omq.Outgoing"
 _HEAD_BYTES: Final = limits.KIB
 """Room for rows, heads and descriptors of a message that is only estimated."""
-
-
-def move_many(reader: Settling, wire: Wire, held: dict[int, Message], moves: Moves) -> None:
-    """As Reader.move_many, which calls it."""
-    moves = _checked(moves)
-    for message, _ in moves:
-        if held.get(message.qpool_id) is not message:
-            raise LeaseLost(qpool_id=message.qpool_id)
-    for some in requests_of(moves, wire.link.room):
-        if len(some) == 1:
-            some[0][0].move((), tuple(some[0][1]))
-            continue
-        move_together(wire, some)
-        reader.have_moved(message for message, _ in some)
 
 
 def _checked(moves: Any) -> Moves:
@@ -125,7 +110,16 @@ class Moving(Settling):
         """Finish each of these messages and put the new ones that take its place, at once: as
         `Message.move` to no queue, in as few requests as they fit into, each all or nothing. After
         an error the reader still holds what has not moved."""
-        move_many(self, self._wire, self._held, moves)
+        listed = _checked(moves)
+        for message, _ in listed:
+            if not self._holds(message):
+                raise LeaseLost(qpool_id=message.qpool_id)
+        for some in requests_of(listed, self._link.room):
+            if len(some) == 1:
+                some[0][0].move((), tuple(some[0][1]))
+                continue
+            move_together(self._wire, some)
+            self.have_moved(message for message, _ in some)
 
     def _moved(self, message: Message, queues: int, parts: bytes, encoded: list[Encoded],
                want: int) -> Answer:

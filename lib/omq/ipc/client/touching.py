@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def row_of(message: Facts, kind: int = 0, argument: int = 0, text: bytes = b"") -> bytes:
-    """A message that is held, as requests name it, and what is said of it."""
+    """The row of a request for a message that is held, and the text that goes with it."""
     return SETTLE.pack(kind, 0, len(text), message.entry, message.qpool_id, message.lease, argument,
                        0, 0) + text
 

@@ -20,22 +20,25 @@ import select
 import signal
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from weakref import ref
-
-if TYPE_CHECKING:
-    from omq.ipc.client.reply_wait import Gate
 
 PERIOD_MIN_S: Final = 0.1
 PERIOD_MAX_S: Final = 10.0
 NAME: Final = "omq-watcher"
 
 
+class Nudged(Protocol):
+    """What may wait."""
+
+    def nudge(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Watched:
     """One that is watched: no other one is the same, even with the same descriptor later."""
 
-    link: ref[Gate]
+    link: ref[Nudged]
     connection: int  # descriptor
     timeout_s: float
 
@@ -50,12 +53,12 @@ class _Watcher:
         self._bell = -1  # eventfd: the links are others now, or this is the end
         self._ending = False
 
-    def add(self, link: Gate, connection: int, timeout_s: float) -> None:
+    def add(self, link: Nudged, connection: int, timeout_s: float) -> None:
         with self._lock:
             self._watched = (*self._others(link), _Watched(ref(link), connection, timeout_s))
             self._start()
 
-    def discard(self, link: Gate) -> None:
+    def discard(self, link: Nudged) -> None:
         with self._lock:
             self._watched = self._others(link)
             if self._watched:
@@ -63,7 +66,7 @@ class _Watcher:
             else:
                 self._stop()
 
-    def _others(self, link: Gate) -> tuple[_Watched, ...]:
+    def _others(self, link: Nudged) -> tuple[_Watched, ...]:
         return tuple(each for each in self._watched if each.link() not in (None, link))
 
     def before_fork(self) -> None:
@@ -133,13 +136,13 @@ class _Watcher:
 _watcher = _Watcher()
 
 
-def add(link: Gate, connection: int, timeout_s: float) -> None:
+def add(link: Nudged, connection: int, timeout_s: float) -> None:
     """From now on nudge it when this connection (a descriptor) ends, and so often that a time-out
     of so many seconds is noticed."""
     _watcher.add(link, connection, timeout_s)
 
 
-def discard(link: Gate) -> None:
+def discard(link: Nudged) -> None:
     """No more; before its connection is closed."""
     _watcher.discard(link)
 
