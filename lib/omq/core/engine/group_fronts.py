@@ -43,7 +43,7 @@ class Fronts(MutableMapping[int, int]):
         return int(t.e_queue[entry] << QUEUE_BITS | self._keys[t.e_message[entry]])
 
     def _find(self, group: int) -> tuple[int, int]:
-        """Its front + 1, and who stands before that in its chain, + 1, 0: nobody. 0, 0: it has
+        """Its front + 1, and the one before it in its chain, + 1, 0: none. 0, 0: it has
         none."""
         before, at = 0, self.first[self._chain(group)] if self.count[0] else 0
         while at and self._group(at - 1) != group:
