@@ -10,7 +10,7 @@ import pytest
 from omq.base import form
 from tests.forms.running import Run, begin, end, parting
 
-GROUPS, QUIET_GROUPS = 600, 1100
+GROUPS, QUIET_GROUPS = 560, 1100
 FORMS = (form.OFF, form.INTERPRETED, form.COMPILED)
 
 
@@ -41,6 +41,7 @@ def compared(folder: Path, groups: int, *arguments: str) -> dict[str, Run]:
     ("7", ("keyed",), 0.15),  # without rates
     ("8", ("numbered",), 0.15),  # groups with numbers, and readers that want whole ones
     ("7", ("keyed", "back"), 0.15),  # of which many fail, come back or are in doubt
+    ("1", ("staged",), 0.3),  # units of several requests
     ("1", ("refused",), 0.1),  # units that ask for what they may not have
     ("1", ("barriers",), 0.1),  # messages that others wait for end, which is the engine's
     ("1", ("members",), 0.15),  # other users than the owner

@@ -39,6 +39,7 @@ cdef class Path:
     cdef Replies _replies
     cdef public Py_ssize_t taken
     cpdef bint handle(self, bytes raw) except -1
+    cdef Py_ssize_t _unit(self, Request r, object session, object area, object party) except -2
     cdef object _looked_at(self, Request r, object area)
     cdef bint _next(self, Request r, object session, object party) except -1
     cdef bint _ask(self, Request r, object session, object area, object party) except -1

@@ -109,18 +109,13 @@ class Path:
             self._looks.after(session)
         else:
             qpool = self._core.next_qpool
-            if r.operation == _COMMIT or r.operation == _PREPARE:
-                many = (self._units.commit(r, session, area, party) if r.operation == _COMMIT
-                        else self._doubts.prepare(r, session, area, party))
+            if r.operation == _COMMIT or r.operation == _PREPARE or r.operation == _STAGE:
+                many = self._unit(r, session, area, party)
                 if many < 0:
                     return False
                 count = many
-                if not count and r.operation == _COMMIT:
+                if r.operation == _STAGE or (not count and r.operation == _COMMIT):
                     qpool = 0
-            elif r.operation == _STAGE:
-                if not self._parts.stage(r, session, area):
-                    return False
-                qpool = 0
             elif r.operation == _RESOLVE:
                 count, qpool = 1, self._doubts.commit(r, session, party)
                 if not qpool:
@@ -138,6 +133,14 @@ class Path:
         self.taken += 1
         self._done.append((session, r.sequence, count, qpool))
         return True
+
+    def _unit(self, r: Request, session: Any, area: Any, party: Any) -> cython.Py_ssize_t:
+        """A part of a unit of work, or its end; how many messages it puts. -1: it is not plain."""
+        if r.operation == _COMMIT:
+            return self._units.commit(r, session, area, party)
+        if r.operation == _PREPARE:
+            return self._doubts.prepare(r, session, area, party)
+        return r.count if self._parts.stage(r, session, area) else -1
 
     def _looked_at(self, r: Request, area: Any) -> Any:
         """The bytes of a member's request as they may be used: what he puts is copied and must be

@@ -43,11 +43,12 @@ class Fronts(MutableMapping[int, int]):
         return int(t.e_queue[entry] << QUEUE_BITS | self._keys[t.e_message[entry]])
 
     def _find(self, group: int) -> tuple[int, int]:
-        """Its front + 1, 0: it has none; and who stands before that in its chain, +1."""
+        """Its front + 1, and the one before it in its chain, + 1, 0: none. 0, 0: it has
+        none."""
         before, at = 0, self.first[self._chain(group)] if self.count[0] else 0
         while at and self._group(at - 1) != group:
             before, at = at, self.following[at - 1]
-        return at, before
+        return at, before if at else 0
 
     def __getitem__(self, group: int) -> int:
         at, _ = self._find(group)
