@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -18,10 +19,12 @@ from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
 from omq.services.standby import primary as serving
 from omq.services.standby.base_receiving import BaseReceiving
+from omq.services.standby.line import Line
 from omq.services.standby.next_journal_file import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import HELD_S, Sending
 from omq.services.standby.stream import Outgoing, PieceReader
+from omq.services.standby.synced_to_manager import SyncedToManager
 from omq.storage import durable, spool, standby_holds
 from omq.storage.disk import Disk
 from omq.storage.instance_file import Instance, Role
@@ -208,9 +211,9 @@ def test_a_sender_that_has_sent_all_waits_at_once_and_passes_an_answer_on(
     writer.put(b"2")
     ack = Piece(PieceKind.ACK, 3, 1, lsn=1, durable=1)
     lines, told = Lines([hello(info)], [ack]), Told()
-    made = serving.Primary(info.paths, Instance(info.uuid, 3, Role.PRIMARY, "a"), lines, 0.5,
-                           sync=True)
-    made._attached = told
+    made = serving.Primary(info.paths, Instance(info.uuid, 3, Role.PRIMARY, "a"),
+                           cast(Line, lines), 0.5, sync=True)
+    made._attached = cast(SyncedToManager, told)
     made._turn()
     assert told.said == [], "nobody follows yet"
     made._turn()
