@@ -14,7 +14,6 @@ its slot is its own at the end, so a slot that redo frees for an earlier owner i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -146,5 +145,5 @@ class Shortcuts:
             if left.all():
                 out.append(block)
             elif left.any():
-                out.append(replace(block, frames=block.frames[left]))
+                out.append(block.of_frames(block.frames[left]))
         return out

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -67,6 +68,12 @@ def fill(primary: Instance, messages: int) -> None:
     with primary.connect() as client:
         for _ in range(messages // BATCH):
             client.put_many("A", [bytes(100)] * BATCH)
+
+
+def children_s() -> float:
+    """Processor time of the commands that have ended."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 @contextmanager
@@ -153,10 +160,10 @@ def promotion(folder: Path, messages: int, seconds: float, rounds: int) -> str:
                 began = time.monotonic()
                 follower.send_signal(signal.SIGTERM)
                 follower.wait(WAIT_S)
-                ended = time.monotonic()
+                ended, before = time.monotonic(), children_s()
                 done = pair.run("promote")
                 assert done.returncode == 0, done.stderr
-                promoted = time.monotonic()
+                promoted, spent = time.monotonic(), children_s() - before
                 with served(pair, pair.root):
                     answered = time.monotonic()
                     there = messages_of(pair.root)
@@ -165,7 +172,8 @@ def promotion(folder: Path, messages: int, seconds: float, rounds: int) -> str:
             pair.end()
     return (f"{messages:,} messages, {held:,} in hand: {answered - began:.2f} s from the loss to "
             f"the first put ({ended - began:.2f} the last checkpoint of the standby, "
-            f"{promoted - ended:.2f} the promotion, {answered - promoted:.2f} the start)")
+            f"{promoted - ended:.2f} the promotion with {spent:.2f} s of processor time, "
+            f"{answered - promoted:.2f} the start)")
 
 
 def restore(folder: Path, messages: int, seconds: float, rounds: int) -> str:
@@ -179,16 +187,17 @@ def restore(folder: Path, messages: int, seconds: float, rounds: int) -> str:
         fill(primary, messages)
         ship.once()
         primary.kill(MANAGER, WRITER)
-        began = time.monotonic()
+        began, before = time.monotonic(), children_s()
         done = ship.restore(root, "--take-place")
         assert done.returncode == 0, done.stderr
-        restored = time.monotonic()
+        restored, spent = time.monotonic(), children_s() - before
         with served(pair, root):
             answered = time.monotonic()
             there = messages_of(root)
         assert there == messages + 1, there
-    return (f"{messages:,} messages in {restored - began:.1f} s, and {answered - restored:.1f} s "
-            "until the first put; all of them from the journal, after an empty base")
+    return (f"{messages:,} messages in {restored - began:.1f} s ({spent:.1f} s of processor time), "
+            f"and {answered - restored:.1f} s until the first put; all of them from the journal, "
+            "after an empty base")
 
 
 def lost(folder: Path, messages: int, seconds: float, rounds: int) -> str:

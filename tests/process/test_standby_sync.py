@@ -232,6 +232,7 @@ def test_it_goes_on_alone_and_comes_back(pair: SyncPair) -> None:
 def test_two_standbys_are_waited_for(pair: SyncPair) -> None:
     """One that has it is not enough."""
     second = SyncPair(pair.primary, pair.root.with_name("second"))
+    pair.primary.ready()  # a copy is made of what is served
     second.make("c")
     second.log.touch()
     pair.primary.kill(MANAGER)

@@ -22,8 +22,9 @@ Invariants:
    a start knows to be on both disks must not be less than what is in it.
 5. A file is named in `newest` when it has its name, its header and the mark, before any block.
 
-In the middle of a crash: what was synced and not noted yet is sent again; of each other step the
-start does the rest. Nobody was told of any of it.
+In the middle of a crash: what was synced and not noted yet counts as far as it shows that it is
+whole, with all that was acknowledged, and the rest is sent again (storage.mirror_start, ADR 0219);
+of each other step the start does the rest.
 
 Errors: StreamBroken (a new connection mends it); StandbyDiverged (a new base is needed); DiskError
 (latched); SpoolFull from `begin_file`.

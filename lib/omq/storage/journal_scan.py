@@ -19,7 +19,7 @@ no block above `limit` comes out: a later file says that recovery declared those
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -67,6 +67,10 @@ class Block:
         if self._frames is None:
             self._frames = FRAME.array(self.data, self.header.count, BLOCK.size)
         return self._frames
+
+    def of_frames(self, frames: Rows) -> Block:
+        """The same block with some of its frames alone."""
+        return replace(self, _frames=frames)
 
     def payload(self, offset: int, length: int) -> bytes:
         """Payload bytes of a frame by its `offset` and `length`; fewer at the block's end."""

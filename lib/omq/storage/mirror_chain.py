@@ -1,10 +1,10 @@
 """Which blocks of a standby's journal show by themselves that they are whole.
 
-An acknowledgement waits for one sync, that of the journal. How far it came is noted without a sync
-(storage.journal_synced), so a power cut may leave a mark that says less than was acknowledged. What
-was acknowledged is on the disk, so the start takes the blocks after the mark that follow without a
-gap and are whole, up to the first that is not: that one, and all after it, was acknowledged to
-nobody.
+An acknowledgement waits for one sync, that of the journal. How far it came is noted afterwards and
+without a sync (storage.journal_synced), so a kill or a power cut may leave a mark that says less
+than was acknowledged. What was acknowledged is on the disk, so the start takes the blocks after the
+mark that follow without a gap and are whole, up to the first that is not: that one, and all after
+it, was acknowledged to nobody.
 
 Whole means more than a block's CRC, which covers its headers only. A block is `certain` when each
 payload passes the CRC of its frame, and no message in it is born with a container, whose name may

@@ -35,6 +35,17 @@ def _notes_first(self: JournalMirror) -> Synced:
     return self.mark
 
 
+def _notes_later(self: JournalMirror) -> Synced:
+    """Also what needs its mark."""
+    if self.lsn > self.mark.lsn:
+        assert self._file is not None
+        self._file.sync()
+        self.mark = replace(self.mark, offset=self.offset, lsn=self.lsn, durable=self.durable,
+                            last_crc=self._crc, exact=False)
+        self._owed = True
+    return self.mark
+
+
 _note = JournalMirror._note
 
 
@@ -120,6 +131,9 @@ MUTANTS = {
     "notes its position before its sync": PairMutant(
         lambda: mock.patch.object(JournalMirror, "sync", _notes_first),
         _by_standby_cuts("plain")),
+    "a mark that a group needs is noted later": PairMutant(
+        lambda: mock.patch.object(JournalMirror, "sync", _notes_later),
+        _by_standby_cuts("plain", "large")),
     "a start believes what is above its mark": PairMutant(
         lambda: mock.patch.object(mirror_start, "_clear_above", lambda file, offset: None),
         _by_standby_cuts("plain", "groups")),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -16,11 +17,14 @@ from omq.base.errors import DiskError, SpoolFull, SpoolLocked, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.core.standby.replica import Replica
 from omq.format.standby import HEAD, Piece, PieceKind, Synced
+from omq.services.standby import primary as serving
 from omq.services.standby.base_receiving import BaseReceiving
+from omq.services.standby.line import Line
 from omq.services.standby.next_journal_file import Preparing
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import HELD_S, Sending
 from omq.services.standby.stream import Outgoing, PieceReader
+from omq.services.standby.synced_to_manager import SyncedToManager
 from omq.storage import durable, spool, standby_holds
 from omq.storage.disk import Disk
 from omq.storage.instance_file import Instance, Role
@@ -165,6 +169,66 @@ def test_what_is_being_synced_is_sent_and_not_said_to_be_durable(
     assert sending.turn(1, 1 << 20) == []
     (block,) = sending.turn(1, 1 << 20, written=2)
     assert (block.kind, block.lsn, block.durable) == (PieceKind.BLOCK, 2, 1)
+
+
+class Lines:
+    """A line on which these come, a list at each wait; `waits`: how long each was."""
+
+    peer, silence_s, other_ready = "b", 30.0, True
+
+    def __init__(self, *answers: list[Piece]) -> None:
+        self.answers, self.sent, self.waits = list(answers), list[Piece](), list[float]()
+
+    def send(self, piece: Piece) -> None:
+        self.sent.append(piece)
+
+    def receive(self, timeout_s: float, other: int | None = None) -> list[Piece]:
+        assert other is None
+        self.waits.append(timeout_s)
+        return self.answers.pop(0) if self.answers else []
+
+
+class Told:
+    """The manager, which has told of so much; `said`: what it was told."""
+
+    descriptor, durable, written, within = None, 1, 0, 0
+
+    def __init__(self) -> None:
+        self.said: list[int] = []
+
+    def turn(self, member: str, synced: int, *, hears: bool = True) -> None:
+        del hears
+        assert member == "b"
+        self.said.append(synced)
+
+    def close(self) -> None:
+        self.said.append(-1)
+
+
+def test_a_sender_that_has_sent_all_waits_at_once_and_passes_an_answer_on(
+        info: SpoolInfo, primary: tuple[Journal, Sending], monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = primary
+    writer.put(b"2")
+    ack = Piece(PieceKind.ACK, 3, 1, lsn=1, durable=1)
+    lines, told = Lines([hello(info)], [ack]), Told()
+    made = serving.Primary(info.paths, Instance(info.uuid, 3, Role.PRIMARY, "a"),
+                           cast(Line, lines), 0.5, sync=True)
+    made._attached = cast(SyncedToManager, told)
+    made._turn()
+    assert told.said == [], "nobody follows yet"
+    made._turn()
+    assert [each.kind for each in lines.sent if each.kind is not PieceKind.DURABLE] == [
+        PieceKind.FOLLOW, PieceKind.BLOCK]
+    assert lines.waits == [0.5, 0.5], "one wait a turn, and not a look first"
+    assert told.said == [0, 1], "within the turn in which it came"
+    monkeypatch.setattr(serving, "BYTES_MAX", 1)
+    told.durable = 2
+    made._turn()
+    assert lines.waits[2:] == [0], "there may be more to send"
+    made._turn()
+    assert lines.waits[3:] == [0.5]
+    made._sending.close()
+    made._look.close()
 
 
 @pytest.mark.parametrize(("piece", "reason"), [

@@ -77,6 +77,28 @@ def test_who_knows_in_which_file_the_end_lies_looks_at_no_directory(
     writer.writer.close()
 
 
+def test_the_first_read_of_a_call_is_short_and_the_next_ones_grow(
+        writer: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who follows closely finds one block, and after it zeros that nobody needs."""
+    follower = _follower(writer)
+    writer.fill(1)
+    assert _read(follower, 1) == [1]
+    reads = list[int]()
+    window = JournalFollower._window
+
+    def noted(self: JournalFollower, bytes_max: int) -> bytes:
+        reads.append(bytes_max)
+        return window(self, bytes_max)
+
+    monkeypatch.setattr(JournalFollower, "_window", noted)
+    writer.fill(1)
+    assert _read(follower, 2) == [2] and reads == [8192]
+    reads.clear()
+    writer.fill(12)
+    assert _read(follower, 14) == list(range(3, 15))
+    assert reads[:2] == [8192, 65536] and max(reads) <= 1 << 20
+
+
 def test_pieces(writer: Journal) -> None:
     follower = _follower(writer)
     writer.fill(50)

@@ -20,7 +20,7 @@ core.history.frames.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -171,7 +171,7 @@ def _replay(history: History, qpools: Iterable[int]) -> dict[int, Side]:
     for block in history.blocks():
         mine = np.isin(block.frames["qpool"], wanted)
         if mine.any():
-            redo.apply([replace(block, frames=block.frames[mine])])
+            redo.apply([block.of_frames(block.frames[mine])])
     names = history.queues
     return {qpool: _of_record(redo.dirty.get(qpool), names) for qpool in map(int, wanted)}
 

@@ -40,8 +40,10 @@ class JournalBlock(Protocol):
 
     number: int  # journal file
     offset: int  # of the block in the file
-    frames: Rows
     payload_at: int  # file offset of its first payload byte
+
+    @property
+    def frames(self) -> Rows: ...
 
     def payload(self, offset: int, length: int) -> bytes: ...
 

@@ -129,7 +129,7 @@ class Restoring:
         return fit[-1]
 
     def _refuse_removed(self, base: Base, error: PlaceDamaged) -> None:
-        """Whoever ships has removed the base meanwhile, and the journal behind it: nothing of it is
+        """Whoever ships has removed the base meanwhile, and the journal after it: nothing of it is
         damaged, and no earlier point of it can be had."""
         if self._place.read(base_name(base.term, base.time_ns)) is None:
             raise NothingToRestore(url=self._place.url, reason=f"the base of "

@@ -55,7 +55,7 @@ class Primary:
         self._sending = Sending(paths, instance)
         self._look = DurableLook(paths)
         self._beat = 0.0  # when something was sent last
-        self._tells = 0.0  # when people are told next
+        self._tells = 0.0  # when the lag is noted next
         self._said = 0  # up to there the standby was told that it is durable
         self._heard = time.monotonic()
         self._telling, self._error = Telling(paths), ""
