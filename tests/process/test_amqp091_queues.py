@@ -440,6 +440,9 @@ def test_exchanges_send_to_exchanges(world: AmqpWorld) -> None:
                              ("all", "fanout", {}), ("brief", "fanout", {"durable": False})):
         channel.exchange_declare(name, kind, **{"durable": True, **more})
     channel.exchange_bind("eu", "in", "*.eu")
+    channel.exchange_bind("brief", "in", "*.eu")  # on no disk, for that exchange is on none
+    channel.exchange_bind("amq.topic", "in", "*.eu")
+    channel.exchange_unbind("amq.topic", "in", "*.eu")
     channel.exchange_bind("all", "eu", "#")
     channel.exchange_bind("in", "all")
     channel.exchange_bind("all", "in", "new.#")
@@ -461,6 +464,9 @@ def test_exchanges_send_to_exchanges(world: AmqpWorld) -> None:
     connection = connected(world)
     channel = connection.channel()
     assert refused(connection, lambda other: other.exchange_declare("brief", passive=True)) == 404
+    with world.connect() as native:
+        kept = [row.body for row in native.browse("SYSTEM.EXCHANGES") if b'"to"' in row.body]
+    assert len(kept) == 4 and not [each for each in kept if b'"brief"' in each]
     assert connected(world)._impl.server_capabilities["exchange_exchange_bindings"]
     channel.exchange_delete("eu")
     channel.confirm_delivery()

@@ -172,6 +172,10 @@ def test_an_exchange_goes_with_its_last_binding() -> None:
     assert changed(table, removed(table, [("a", Binding("k", "Q"))])) == ["a"]
     assert changed(table, removed(table, [("a", Binding("other", "Q"))])) == ["a", "a"]
     assert "a" not in table.known
+    changed(table, [declared(table, "d", Exchange("direct"))])
+    changed(table, [bound(table, "d", Binding("k", "Q"), durable=True)])
+    assert changed(table, removed(table, table.of_queue("Q"))) == ["d"]
+    assert table.known["d"].bound == {}, "it is not to go"
 
 
 def test_of_two_expiries() -> None:

@@ -1,6 +1,5 @@
-"""AMQPLAIN, the mechanism of RabbitMQ that php-amqplib takes unless it is told another: name and
-password as a table. It is PLAIN in other bytes, so it is offered where PLAIN is, and checked as
-that.
+"""AMQPLAIN, the mechanism of RabbitMQ that php-amqplib takes by default: name and password as a
+table. It is PLAIN in other bytes, so it is offered where PLAIN is, and checked as that.
 
 Errors: Broken, for a table that is none.
 """
