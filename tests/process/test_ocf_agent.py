@@ -97,8 +97,7 @@ class Nodes:
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in found:
                 os.kill(pid, number)
-        (self.roots[node] / "run/ocf").unlink()  # its run directory begins anew with it
-        (self.roots[node] / "run/ocf.serve").unlink()
+        (self.roots[node] / "run/ocf").write_text("another boot\n")  # all else lies there as it was
 
     def end(self) -> None:
         for node in self.roots:
@@ -186,6 +185,37 @@ def test_a_follower_that_has_died_is_told(nodes: Nodes) -> None:
     assert nodes.act("b", "monitor") == SUCCESS, "it follows again"
 
 
+def test_a_standby_keeps_its_score_when_its_primary_is_dead(nodes: Nodes) -> None:
+    """What the cluster says, and what it is told, are files here."""
+    says, scores, cluster = (nodes.bin / name for name in ("says", "scores", "cluster"))
+    cluster.mkdir()
+    for name, script in (("crm_resource", f"grep running {says}"),
+                         ("crm_node", f"tail -n 1 {says}"),
+                         ("crm_master", f'echo "$@" >>{scores}')):
+        (cluster / name).write_text(f"#!/bin/sh\n{script}\n")
+        (cluster / name).chmod(0o755)
+    more = {"PATH": f"{cluster}:{os.environ['PATH']}", "OCF_RESOURCE_INSTANCE": "omq:0"}
+    apart = nodes.roots["b"] / "run/ocf.apart"
+
+    def scored(promoted: str, partition: str) -> str:
+        """What the next look makes of it."""
+        says.write_text(f"resource omq is running on: a {promoted}\nresource omq is running on: b\n"
+                        f"{partition}\n")
+        scores.write_text("")
+        assert nodes.act("b", "monitor", **more) == SUCCESS, nodes.says()
+        return scores.read_text().strip()
+
+    assert nodes.act("b", "start", **more) == SUCCESS, nodes.says()
+    assert not nodes.follows("b"), "there is nobody"
+    assert scored("Promoted", "a b") == "" and apart.exists(), "not at once"
+    apart.write_text("0\n")  # of the host's uptime
+    assert scored("Promoted", "b") == "" and not apart.exists(), "its node has left"
+    assert scored("", "a b") == "" and not apart.exists(), "it is not promoted any more"
+    assert scored("Promoted", "a b") == ""
+    apart.write_text("0\n")
+    assert scored("Promoted", "a b") == "-l reboot -D", "it lives, and goes on alone"
+
+
 def test_a_failover_and_the_way_back(nodes: Nodes) -> None:
     for node in ("a", "b"):
         assert nodes.act(node, "start") == SUCCESS, nodes.says()
@@ -202,9 +232,12 @@ def test_a_failover_and_the_way_back(nodes: Nodes) -> None:
     assert nodes.promoted("b", "b") == SUCCESS, "it is told of itself, too"
     gone.rename(nodes.roots["a"])
     assert nodes.act("a", "monitor") == NOT_RUNNING
-    assert nodes.act("a", "start") == SUCCESS
-    assert nodes.promoted("a", "b") == SUCCESS
+    # Pacemaker tells nobody of a promotion that is long done, and lists itself, if it has failed.
+    assert nodes.act("a", "start", OCF_RESKEY_CRM_meta_notify_promoted_uname="a b",
+                     OCF_RESKEY_CRM_meta_on_node="a") == SUCCESS, nodes.says()
     assert nodes.role("a") is Role.STANDBY, nodes.says()
+    until(lambda: nodes.follows("a"), nodes.says)
+    assert nodes.promoted("a", "b") == SUCCESS
     until(lambda: nodes.follows("a"), nodes.says)
     assert nodes.act("a", "monitor") == SUCCESS
     with (omq.connect(nodes.roots["b"], name="judge", timeout_s=WAIT_S) as c,

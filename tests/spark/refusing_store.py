@@ -5,6 +5,7 @@ work while it waits for an answer.
 It prints its port, and takes orders as GET /-/NAME/...; each answers with how many requests there
 have been, and listings since `keep`:
     /-/refuse/NUMBER/STATUS    from the request of this number on, counted from now and from 1
+    /-/renames/STATUS          copies alone, which is how a file gets another name
     /-/keep                    the first answer to a listing until there is a second question
     /-/pass                    nothing is refused
     /-/count
@@ -40,17 +41,20 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.real = urlsplit(real).netloc
         self.count, self.first, self.status, self.lists = 0, 0, 0, 0
-        self.keeps, self.second = False, Event()
+        self.keeps, self.second, self.renames = False, Event(), 0
 
     def order(self, words: list[str]) -> None:
-        if words[0] in ("refuse", "pass"):
+        if words[0] == "renames":
+            self.renames = int(words[1])
+        elif words[0] in ("refuse", "pass"):
+            self.renames = 0
             self.first, self.status = (self.count + int(words[1]), int(words[2])) if len(
                 words) > 1 else (0, 0)
         elif words[0] == "keep":
             self.keeps, self.lists = True, 0
             self.second.clear()
 
-    def refused(self, path: str) -> int:
+    def refused(self, path: str, *, copies: bool) -> int:
         """The status that a request is refused with; 0: it is handed on."""
         self.count += 1
         if "list-type" in path and self.keeps:
@@ -58,6 +62,8 @@ class Server(ThreadingHTTPServer):
             if self.lists > 1:
                 self.second.set()
             self.second.wait(END_S)
+        if copies and self.renames:
+            return self.renames
         return self.status if self.status and self.count >= self.first else 0
 
 
@@ -71,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.order(self.path.removeprefix(ORDER).split("/"))
             self._send(200, {}, f"{self.server.count} {self.server.lists}".encode())
             return
-        status = self.server.refused(self.path)
+        status = self.server.refused(self.path, copies="x-amz-copy-source" in self.headers)
         if status:
             self._send(status, {"content-type": "application/xml"}, REFUSAL)
             return

@@ -163,6 +163,11 @@ def test_what_a_store_refuses_to_executors_is_told_and_done_again(spark: Any, st
             worker_files.write(frame, store.seen, ["day"], append=False)
         store.front.order("pass")
         assert {*rows_seen(store)} <= {*GIVEN}
+    store.front.order("renames", status)  # and nothing else
+    with pytest.raises(SparkFailed, match=r"AccessDenied|ACCESS_DENIED|HTTP status 500"
+                       ), failures.told():
+        worker_files.write(frame, store.seen, ["day"], append=False)
+    store.front.order("pass")
     worker_files.write(frame, store.seen, ["day"], append=False)
     assert rows_seen(store) == GIVEN
     assert not [name for name in store.names() if worker_files.HIDDEN in name]

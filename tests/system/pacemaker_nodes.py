@@ -1,9 +1,9 @@
 """Two nodes of a real cluster: corosync and Pacemaker, each in namespaces of its own, on a network
-that can be cut. A node's root is an overlay, so nothing is installed or changed on this machine; what
-is below SHARED is seen by both and by the test. Fencing is real: the cluster calls an agent, which
-asks the test to kill the node, and believes it when that is done.
+that can be cut. A node's root is an overlay, so nothing is installed or changed on this machine;
+what is below SHARED is seen by both and by the test. Fencing is real: the cluster calls an agent,
+which asks the test to kill the node, and believes it when that is done.
 
-OMQ_PACEMAKER names a folder into which Debian's packages were unpacked, where they are not installed:
+OMQ_PACEMAKER names a folder into which Debian's packages were unpacked, if they are not installed:
 
     apt-get install --download-only --no-install-recommends pacemaker corosync resource-agents
     for each in *.deb; do dpkg-deb --extract $each tree; done
@@ -36,7 +36,9 @@ if [ "$tree" ]; then  # its lib and bin are links here
     mkdir lower/usr
     for each in etc usr var; do [ ! -d "$tree/$each" ] || cp -a "$tree/$each" lower/; done
     for each in lib bin sbin; do
-        [ ! -d "$tree/$each" ] || { mkdir -p lower/usr/$each; cp -a "$tree/$each/." lower/usr/$each/; }
+        [ -d "$tree/$each" ] || continue
+        mkdir -p lower/usr/$each
+        cp -a "$tree/$each/." lower/usr/$each/
     done
 fi
 mount -t overlay -o "lowerdir=$state/lower:/,upperdir=$state/files,workdir=$state/work" node root
@@ -54,7 +56,8 @@ mount --bind run/boot_id proc/sys/kernel/random/boot_id
 echo 8388608 >proc/sys/kernel/msgmnb  # of this IPC namespace
 hostname "$name"
 grep -q ^haclient: etc/group || echo haclient:x:987: >>etc/group
-grep -q ^hacluster: etc/passwd || echo hacluster:x:987:987::/var/lib/pacemaker:/bin/false >>etc/passwd
+grep -q ^hacluster: etc/passwd ||
+    echo hacluster:x:987:987::/var/lib/pacemaker:/bin/false >>etc/passwd
 rm -rf var/lib/pacemaker var/lib/corosync
 mkdir -p var/lib/corosync var/log/pacemaker etc/corosync usr/lib/ocf/resource.d/omq
 for each in cib pengine cores blackbox; do mkdir -p var/lib/pacemaker/$each; done
@@ -83,8 +86,8 @@ metadata) cat <<'XML'
 <resource-agent name="fence_test" shortdesc="kills a node of the test">
 <longdesc>Kills a node of the test.</longdesc>
 <parameters>
-<parameter name="action" unique="0" required="1"><content type="string" default="reboot"/></parameter>
-<parameter name="port" unique="0" required="1"><content type="string"/></parameter>
+<parameter name="action" required="1"><content type="string" default="reboot"/></parameter>
+<parameter name="port" required="1"><content type="string"/></parameter>
 </parameters>
 <actions><action name="on"/><action name="off"/><action name="reboot"/><action name="status"/>
 <action name="monitor"/><action name="list"/><action name="metadata"/></actions>
@@ -170,8 +173,8 @@ class Node:
 
     def on(self) -> list[str]:
         """Before the words of a program that runs there."""
-        return [*self._hosts.on(self.name), "nsenter", "-t", str(self._pid()), "-m", "-p", "-i", "-u",
-                "-r", "-w", "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"]
+        return [*self._hosts.on(self.name), "nsenter", "-t", str(self._pid()), "-m", "-p", "-i",
+                "-u", "-r", "-w", "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"]
 
     def run(self, *words: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run([*self.on(), *map(str, words)], input=given, capture_output=True,
@@ -216,7 +219,7 @@ class Cluster:
     """See the module."""
 
     def __init__(self, hosts: Hosts, shared: Path) -> None:
-        self.shared = shared
+        self.network, self.shared = hosts, shared
         (shared / "fence").mkdir()
         (shared / "fence_test").write_text(_FENCE.replace("SHARED", str(shared)))
         (shared / "fence_test").chmod(0o755)
@@ -230,7 +233,8 @@ class Cluster:
     def fence(self) -> bool:
         """Do what the cluster has asked for first, if anything: what the dead node asked for is
         nobody's wish any more. Was there anything?"""
-        asked = sorted((self.shared / "fence").glob("*.wanted"), key=lambda each: each.stat().st_mtime)
+        asked = sorted((self.shared / "fence").glob("*.wanted"),
+                       key=lambda each: each.stat().st_mtime)
         if not asked:
             return False
         name = asked[0].name.removesuffix(".wanted")

@@ -130,7 +130,8 @@ class Pair:
         self.bin.mkdir()
         for name in ("omq", "omrc", "omstat", "omshut", "omqspool"):
             path = self.bin / name
-            path.write_text(f"#!/bin/sh\nexec {sys.executable} -P -m omq.cli.launch {name} \"$@\"\n")
+            path.write_text("#!/bin/sh\n"
+                            f"exec {sys.executable} -P -m omq.cli.launch {name} \"$@\"\n")
             path.chmod(0o755)
 
     def at(self) -> list[str]:
@@ -164,12 +165,12 @@ class Pair:
         (self.folder / "east/spool").mkdir()
         east.begin(self.bin / "omrc", "--embedded", *self.at())
         until(lambda: east.run(self.bin / "omstat", *self.at()).returncode == 0, self.said)
-        east.begin(self.bin / "omq", "standby", "listen", *self.at())
+        self.listen("east")
         (self.folder / "west/spool").mkdir()
         until(lambda: west.run(self.bin / "omq", "standby", "init", "--member", "west", *self.at(),
                                "--", "tls://east:9817").returncode == 0, self.said)
         assert east.run(self.bin / "omshut", *self.at()).returncode == 0, self.said()
-        west.begin(self.bin / "omq", "standby", "listen", *self.at())
+        self.listen("west")
         for node in (east, west):
             node.start()
         until(lambda: east.run("cibadmin", "--replace", "--scope", "configuration", "--xml-pipe",
@@ -186,9 +187,17 @@ class Pair:
                 return str(each.get("role"))
         return ""
 
-    def follows(self, node: str) -> bool:
+    def has_score(self, node: str) -> bool:
+        """It follows, and the cluster knows it."""
         path = self.folder / node / "spool/run/standby.json"
-        return path.exists() and '"following": true' in path.read_text()
+        if not path.exists() or '"following": true' not in path.read_text():
+            return False
+        shown = self.cluster.nodes[node].run("crm_mon", "-1nrA", "--output-as=xml").stdout
+        return any(each.get("value") == "100" for each in ET.fromstring(shown).iterfind(
+            f".//node_attributes/node[@name='{node}']/attribute[@name='master-omq']"))
+
+    def listen(self, node: str) -> None:
+        self.cluster.nodes[node].begin(self.bin / "omq", "standby", "listen", *self.at())
 
 
 @pytest.fixture
@@ -204,16 +213,27 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_a_dead_node_and_one_that_is_cut_off(pair: Pair) -> None:
     pair.make()
-    until(lambda: pair.role("west", "east") == "Promoted" and pair.follows("west"), pair.said)
+    cluster = pair.cluster
+    until(lambda: pair.role("west", "east") == "Promoted" and pair.has_score("west"), pair.said)
     pair.put("east", 0, 20)
-    pair.cluster.nodes["east"].kill()
-    until(lambda: pair.cluster.fence() or pair.role("west", "west") == "Promoted", pair.said)
+    cluster.nodes["east"].kill()
+    until(lambda: cluster.fence() or pair.role("west", "west") == "Promoted", pair.said)
+    assert cluster.fenced == ["east"], "nobody is promoted before"
     until(lambda: pair.role("west", "west") == "Promoted", pair.said)
-    assert pair.cluster.fenced == ["east"], "nobody is promoted before"
     assert pair.bodies("west") == list(range(20))
 
-    pair.cluster.nodes["east"].boot()
-    pair.cluster.nodes["east"].begin(pair.bin / "omq", "standby", "listen", *pair.at())
-    pair.cluster.nodes["east"].start()
-    until(lambda: pair.role("west", "east") == "Unpromoted" and pair.follows("east"), pair.said)
+    cluster.nodes["east"].boot()
+    pair.listen("east")
+    cluster.nodes["east"].start()
+    until(lambda: pair.role("west", "east") == "Unpromoted" and pair.has_score("east"), pair.said)
+    assert pair.role("west", "west") == "Promoted", "the old primary does not take its place back"
     pair.put("west", 20, 30)
+
+    cluster.network.cut("west")  # each of the two wants the other's death; one has it first
+    until(cluster.fence, pair.said)
+    (lost,) = cluster.fenced[1:]
+    cluster.network.join("west")
+    (left,) = {*NAMES} - {lost}
+    until(lambda: pair.role(left, left) == "Promoted", pair.said)
+    assert pair.bodies(left) == list(range(30))
+    assert cluster.fenced == ["east", lost]

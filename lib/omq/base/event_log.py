@@ -220,9 +220,9 @@ class EventLog:
 def human_line(
     service: str, event: Event, level: Level, pid: int, fields: dict[str, str | float]
 ) -> str:
-    """`REPORT local.delivery[71] [OM 7604] Finished delivery of message queue=LOCAL`. A value with a
-    blank or a quote is quoted, with a backslash before each quote and backslash of its own: so no
-    value that somebody chose looks like a field."""
+    """`REPORT local.delivery[71] [OM 7604] Finished delivery of message queue=LOCAL`. A value
+    with a blank or a quote is quoted, with a backslash before each quote and backslash of its own:
+    so no value that somebody chose looks like a field."""
     words = [f"{level.name} {service}[{pid}] [OM {event.number:04d}] {event.text}"]
     for name, value in fields.items():
         text = str(value)

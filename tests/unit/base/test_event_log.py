@@ -314,8 +314,8 @@ def test_a_traceback_has_its_lines_on_a_terminal_alone(
 
 
 @pytest.mark.parametrize("value", [
-    "x", "", "x y", '"', 'x"y', 'x" sender="root', 'x\\" sender="root', "x\\ y", "x\\", 'a b\\\\" c="d',
-    "x\nsender=root", 'x="y"', "\x1b[31m y", "sender=root"])
+    "x", "", "x y", '"', 'x"y', 'x" sender="root', 'x\\" sender="root', "x\\ y", "x\\",
+    'a b\\\\" c="d', "x\nsender=root", 'x="y"', "\x1b[31m y", "sender=root"])
 def test_no_value_looks_like_a_field(value: str) -> None:
     """To omshowlog, which takes a line apart that did not come to the journal in another way."""
     line = human_line("omq.test", events.SERVICE_STARTED, REPORT, 1,
