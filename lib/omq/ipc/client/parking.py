@@ -1,5 +1,6 @@
 """A request for messages whose reply nobody waits for in semop(2): it is sent, and finished when
-the manager rings (ipc.server.bell). So one thread looks after any number of readers.
+the manager rings (ipc.server.bell). So one thread looks after any number of readers. parked_puts
+does the same for puts.
 
     parking.wanted(connection)                 # False: an older manager, which has no bells
     reader = connection.reader("ORDERS")

@@ -70,6 +70,7 @@ class Incoming:
         self._credit = 0  # what the client may send
         self._usual = 1  # bytes of a large one among the last that came
         self._under_way = 0  # of those that wait, with the putters
+        self._serving = False  # by the task, which may have to wait
         self._over = False
         self._first = link.delivery_count
         self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -183,7 +184,7 @@ class Incoming:
     def _arrived(self, transfer: _Transfer, transaction: Transaction | None) -> None:
         if transaction is None:
             self._waiting.append(transfer)
-            self._stirred.set()
+            self._session.to_put.add(self)
         else:
             self._give(transfer.arrived)
             transaction.put(transfer.arrived, self._address.queues if self._address else ())
@@ -243,14 +244,45 @@ class Incoming:
 
     # the work
 
+    def put(self) -> None:
+        """What came together, and is no other batch's, goes to its queue."""
+        if self._under_way or self._serving or not self._waiting:
+            return
+        address = self._address
+        if address is not None:
+            some = [*islice(self._waiting, self._host.policy.settings.amqp_batch_messages_max)]
+            if all(each.arrived.file is None for each in some) and self._host.quick.begin(
+                    address.queues, [each.arrived.message for each in some],
+                    lambda told: self._quickly(some, told)):
+                self._under_way = len(some)
+                return
+        self._serving = True
+        self._stirred.set()
+
+    def _quickly(self, some: list[_Transfer], told: list[PutResult]) -> None:
+        """They are put, without the task."""
+        try:
+            self._told_of(some, told)
+            if told and told[-1].fate is Fate.LATER:
+                self._serving = True  # it tries again, and again
+            if self._serving or self._over:
+                self._stirred.set()
+            else:
+                self.flowed()
+            self.put()
+            self._session.kick()
+        except Exception as error:
+            self._host.failed(self._session, error)
+
     async def _serve(self) -> None:
         try:
             await self._open()
-            while not self._over:
+            while not self._over or self._waiting:
                 await self._stirred.wait()
                 self._stirred.clear()
-                while self._waiting:
+                while self._waiting and not self._under_way:
                     await self._put_some()
+                self._serving = False
         except Exception as error:
             self._host.failed(self._session, error)
 
@@ -290,6 +322,21 @@ class Incoming:
             some = [*takewhile(lambda each: destination(each.arrived.message) == name, some)]
         self._under_way = len(some)
         told = await self._told(name, [(each.arrived.message, each.arrived.file) for each in some])
+        self._told_of(some, told)
+        if told and told[-1].fate is Fate.LATER:
+            if self._over:
+                self._give_up(told[-1])
+                return
+            self._host.full(self._session, self._address.name if self._address else name,
+                            told[-1].error)
+            self._session.kick()
+            await asyncio.sleep(settings.amqp_retry_ms / 1000)
+            return
+        self.flowed()
+        self._session.kick()
+
+    def _told_of(self, some: list[_Transfer], told: list[PutResult]) -> None:
+        """Those that have a fate are answered, and gone from here."""
         self._under_way = 0
         size = filed = 0
         try:
@@ -307,17 +354,6 @@ class Incoming:
         finally:
             self._room.release(size)
             self._room.unfile(filed)
-        if told and told[-1].fate is Fate.LATER:
-            if self._over:
-                self._give_up(told[-1])
-                return
-            self._host.full(self._session, self._address.name if self._address else name,
-                            told[-1].error)
-            self._session.kick()
-            await asyncio.sleep(settings.amqp_retry_ms / 1000)
-            return
-        self.flowed()
-        self._session.kick()
 
     async def _told(self, name: str, batch: list[New]) -> list[PutResult]:
         """The fates of these, for the queue of that name where the link has none."""

@@ -50,6 +50,7 @@ class Session(Endpoints, asyncio.Protocol):
         self._secured, self._early = secured, b""
         self._door: SaslDoor | None = None
         self._stirred: set[Outgoing] = set()  # to which there may be more to give
+        self.to_put: set[Incoming] = set()  # to which messages came
         self.tight = False  # what waits to go out has limited one of them
         self._paused = self._asking = False
         self._task: asyncio.Task[None] | None = None
@@ -224,6 +225,8 @@ class Session(Endpoints, asyncio.Protocol):
             self._happened(event)
         if self._engine is None:
             return
+        while self.to_put:
+            self.to_put.pop().put()
         self.flush()
         if engine.finished and not engine.out:
             self._end_of_output()
