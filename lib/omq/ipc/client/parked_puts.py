@@ -4,8 +4,8 @@
     parked_puts.wanted(connection)                    # False: an older manager
     count = parked_puts.begin(connection, "ORDERS", messages)    # so many of them went; 0: none can
     ... parked_puts.descriptor(connection) can be read ...
-    parked_puts.is_there(connection)                  # they are put, and `finish` does not wait
-    parked_puts.finish(connection)                    # False: not yet; else they are put
+    parked_puts.are_put(connection)                   # False: not yet, or something has happened
+    parked_puts.finish(connection)                    # the same; it meets what has happened
 
 Messages of one request are put all or none. A connection has one request under way, parked or not
 (ConnectionBusy), and here no reader. `begin` never waits: what would have the manager asked (a name
@@ -109,9 +109,9 @@ def hear(connection: Client) -> bool:
     return connection._wire.link.hear()
 
 
-def is_there(connection: Client) -> bool:
-    """See the module. A refusal is met by `finish`, which may wait."""
-    return connection._wire.link.there()
+def are_put(connection: Client) -> bool:
+    """See the module. It never waits, as `finish` may; a refusal is met by that."""
+    return connection._wire.link.at_once() is not None
 
 
 def finish(connection: Client, *, now: bool = False) -> bool:

@@ -77,22 +77,25 @@ class ParkingLink(Link):
         """The parked request was sent; else `collect` does it, and may have to wait for that."""
         return self._parked is not None and self._parked.sent
 
-    def there(self) -> bool:
-        """`collect` has the answer, a good one, and will not wait."""
+    def at_once(self) -> Answer | None:
+        """The answer, if it is there and a good one; this never waits. None: `collect` may have it,
+        or meets what has happened."""
         parked, gate, line = self._parked, self._gate, self._line
         if parked is None or not parked.sent or gate is None or line is None or gate.marks:
-            return False
+            return None
         try:
             if not line.rang(self._sequence):
-                return False
-        except (Lost, OSError):  # `collect` meets it
-            return False
-        return self._answers(*REPLY.unpack_from(self.reply))
-
-    def _answers(self, magic: int, status: int, lost: int, answered: int, number: int, text: int,
-                 qpool: int, lsn: int, epoch: int, spare: bytes) -> bool:
-        return (magic == REQUEST_MAGIC and not status and answered == self._sequence
-                and epoch == self.epoch)
+                return None
+        except (Lost, OSError):
+            return None
+        (magic, status, lost, answered, number, _, qpool, lsn, epoch, _
+         ) = REPLY.unpack_from(self.reply)
+        if (status or answered != self._sequence or magic != REQUEST_MAGIC or epoch != self.epoch
+                or not gate.wait()):  # raised before the bell; a mark was left at this moment
+            return None
+        self._parked = None
+        self._busy.release()
+        return Answer(number, qpool, lsn, lost)
 
     def park(self, data: bytes, count: int, length: int, want: int) -> None:
         """Send a request for messages that waits for ever. This never waits: while the request

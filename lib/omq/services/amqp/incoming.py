@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from omq.amqp.delivery import Incoming as Delivery
 from omq.amqp.links import MASK, Receiver
+from omq.amqp.states import ACCEPTED_STATE
 from omq.base.errors import OmqError
 from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.ipc.client.ending_together import New
@@ -134,8 +135,7 @@ class Incoming:
 
     def _small(self, delivery: Delivery) -> None:
         """All of it came in one frame: as `_whole`, without an Arrival."""
-        data = self._link.recv()
-        self._link.advance()
+        data = self._link.take_whole()
         self._credit -= 1
         size, settled = len(data) + OVERHEAD_BYTES, delivery.settled
         self._usual = max(size, self._usual // 2)
@@ -346,14 +346,19 @@ class Incoming:
                 self._waiting.popleft()
                 size += each.arrived.size
                 filed += each.arrived.filed
-                each.arrived.close()
-                if not self._over:
+                if each.arrived.file is not None:
+                    each.arrived.close()
+                if fate.fate is Fate.PUT:
+                    if not self._over:
+                        each.delivery.say(ACCEPTED_STATE)
+                elif not self._over:
                     self._answers.told(each.delivery, fate)
                 elif fate.fate is Fate.REFUSED:
                     self._answers.refused(str(fate.error))
         finally:
             self._room.release(size)
-            self._room.unfile(filed)
+            if filed:
+                self._room.unfile(filed)
 
     async def _told(self, name: str, batch: list[New]) -> list[PutResult]:
         """The fates of these, for the queue of that name where the link has none."""

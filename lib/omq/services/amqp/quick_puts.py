@@ -187,7 +187,7 @@ class QuickPuts:
         messages = line.messages[at:] if at else line.messages
         line.parked = parked_puts.begin(line.native, line.queue, messages)
         line.since_s = self._home.time()
-        if not line.parked or not parked_puts.sent(line.native):
+        if not line.parked or line.listening < 0 or not parked_puts.sent(line.native):
             self._hand_on(line)
 
     def _listen(self, line: _Line) -> None:
@@ -205,7 +205,7 @@ class QuickPuts:
         if not line.parked:
             if not parked_puts.hear(line.native):
                 self._deafen(line)  # the next put meets it
-        elif parked_puts.is_there(line.native) and parked_puts.finish(line.native):
+        elif parked_puts.are_put(line.native):
             self._told(line, [_PUT] * line.parked)
         else:
             self._hand_on(line)

@@ -254,11 +254,9 @@ class Taker(ReaderTurns):
 
     def _collect_here(self, reader: Reader) -> bool:
         with self._changed:
-            if self._told or self._recalled or not parking.is_there(reader):
+            if self._told or self._recalled or (found := parking.at_once(reader)) is None:
                 return False
             self._rung = self._parked = False
-        found = parking.finish(reader)
-        assert found is not None
         self._found.extend(found)
         if not self._room or not all(
                 parking.at_hand(reader, each, HERE_BYTES) for each in found):
