@@ -26,10 +26,12 @@ from omq.base import limits
 from omq.base.errors import BadRequest, OmqError
 from omq.fast.batch import alike_bodies, bodies_of, marks_of, part_bytes
 from omq.format.journal import FRAME
+from omq.format.wire import BELL
 from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Encoded, Outgoing, alike_head, by_itself
 
 _NORMAL: Final = limits.PRIORITY_NORMAL
+_QUESTION: Final = {"op": BELL}
 
 
 def wanted(connection: Client) -> bool:
@@ -38,7 +40,7 @@ def wanted(connection: Client) -> bool:
     if not link.trusted:  # its requests go over a line that may make it wait
         return False
     try:
-        link.control({"op": "bell"})
+        link.control(_QUESTION)
     except BadRequest:
         return False
     link.reader.bell = link.rings = True
