@@ -29,6 +29,7 @@ from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
 from omq.ipc.wire.exchange import Answer
 
+_CONTAINER: Final = int(GivenFlag.CONTAINER)
 _CARRIED_MAX: Final = 64  # settlements; the note has room for many more
 
 
@@ -75,7 +76,7 @@ def at_once(reader: Reader) -> list[Message] | None:
 def at_hand(reader: Reader, message: Message, bytes_max: int) -> bool:
     """Whether all of the message can be had without a wait: it is no larger, its payload is in
     memory and right, and nothing of it has to be asked of the manager."""
-    if message.noted or message._flags & GivenFlag.CONTAINER or message._length > bytes_max:
+    if message.noted or message._flags & _CONTAINER or message._length > bytes_max:
         return False
     if message._extent is None and reader._link.trusted:
         start, length = message._offset, message._length

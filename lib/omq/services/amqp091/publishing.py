@@ -204,7 +204,8 @@ class Publishing:
         queues = self.routing.known(where)
         if queues is not None and self._host.quick.begin(
                 queues, [each.message for each in some],
-                lambda told: self._quickly(some, self.routing.judged(where, told))):
+                lambda told: self._session.at_once(
+                    lambda: self._quickly(some, self.routing.judged(where, told)))):
             self._under_way = True
             return
         self._task = asyncio.get_running_loop().create_task(self._serve())
