@@ -164,7 +164,7 @@ class Consumer(Takes):
                 self.say([given], released)
             else:
                 self._late.append(given)
-        self._session.at_once(self.look)
+        self.look()
 
     def _pour(self) -> None:
         """A prefetch is shared by the consumers of a channel if its client wants that."""
