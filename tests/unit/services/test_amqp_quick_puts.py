@@ -15,7 +15,7 @@ from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp import quick_puts as module
 from omq.services.amqp.putter import TOGETHER_BYTES, Fate, PutResult
 from omq.services.amqp.quick_puts import QuickPuts
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, pause
 
 FULL = QueueFull(queue="A", limit=1)
 
@@ -142,7 +142,7 @@ class Told:
 async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not holds():
-            await asyncio.sleep(0)
+            await asyncio.to_thread(pause)
 
 
 def run(world: World, work: Callable[[QuickPuts, Told], Awaitable[None]], lines: int = 1) -> None:
@@ -178,7 +178,7 @@ def test_alone_at_once_and_others_together(world: World) -> None:
         assert told.begin("A", b"1") and line.requests == [[b"1"]], "nothing was under way"
         assert told.begin("A", b"2") and told.begin("B", b"3") and told.begin("A", b"4", b"5")
         assert told.begin("A", *[b"%d" % number for number in range(8)])
-        await asyncio.sleep(0)
+        await asyncio.to_thread(pause)
         assert line.requests == [[b"1"]], "one request at a time"
         for _ in range(4):
             count = len(told.fates)
@@ -276,7 +276,7 @@ def test_nobody_knows_what_became_of_it(world: World) -> None:
         told.begin("A", b"3")
         world.lines[0].ring()
         await until(lambda: len(world.lines[0].requests) == 2)
-        world.lines[0].ring(ManagerHung(spool="/", pid=1))
+        world.lines[0].ring(ManagerHung(spool="/", pid=1, state="waits", advice="end it"))
         await until(lambda: len(told.fates) == 3)
         assert told.fates["12"] == [Fate.IN_DOUBT] * 2 and told.fates["3"] == [Fate.IN_DOUBT]
         assert not world.threads, "it is not put again"

@@ -245,7 +245,7 @@ class Incoming:
     # the work
 
     def put(self) -> None:
-        """What came together, and is no other batch's, goes to its queue."""
+        """What came together goes to its queue, if no batch is on its way there."""
         if self._under_way or self._serving or not self._waiting:
             return
         address = self._address

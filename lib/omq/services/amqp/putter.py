@@ -102,7 +102,7 @@ def _put(native: Client, queues: tuple[str, ...], some: Sequence[New]) -> list[P
 
 def refused(native: Client, queues: tuple[str, ...], some: Sequence[New], error: OmqError
             ) -> list[PutResult]:
-    """What becomes of messages whose request has ended so."""
+    """The fates of messages whose request has ended so."""
     if isinstance(error, ShuttingDown) or (len(some) == 1 and isinstance(error, _LATER)):
         return [PutResult(Fate.LATER, error)]
     if isinstance(error, _IN_DOUBT):

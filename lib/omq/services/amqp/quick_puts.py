@@ -69,7 +69,7 @@ class QuickPuts:
 
     def __init__(self, connect: Callable[[], Client], most: int, together: int,
                  failed: Callable[[BaseException], None]) -> None:
-        """`failed` is told of a mistake of ours."""
+        """`failed` hears of a mistake of ours."""
         self._connect, self._most, self._together, self._failed = connect, most, together, failed
         self._lines: list[_Line] = []
         self._idle: list[_Line] = []
@@ -170,7 +170,7 @@ class QuickPuts:
                 count += len(waiting[0].messages)
                 some.append(waiting.popleft())
             if waiting:
-                self._turn[queue] = waiting  # behind the other queues
+                self._turn[queue] = waiting  # after the other queues
             self._send(self._idle.pop(), queue, some)
         if self._turn:
             self._open()

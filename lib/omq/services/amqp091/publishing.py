@@ -196,7 +196,7 @@ class Publishing:
     # the work
 
     def put(self) -> None:
-        """What came together, and is no other batch's, goes to its queue."""
+        """What came together goes to its queue, if no batch is on its way there."""
         if self._under_way or self._task is not None or not self._waiting:
             return
         some = self._first()
