@@ -9,8 +9,9 @@ from contextlib import ExitStack
 import pytest
 
 import omq
-from omq.base.errors import ConnectionBusy, LeaseLost, ManagerUnavailable
-from omq.ipc.client import parking
+from omq.base.errors import ConnectionBusy, LeaseLost, ManagerUnavailable, QueueFull
+from omq.ipc.client import parked_puts, parking
+from omq.ipc.client.connection import Client
 from omq.ipc.client.reader import Reader
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S
@@ -200,3 +201,134 @@ def test_who_does_not_hear_its_bells(world: Instance) -> None:
         (message,) = found
         assert message.body == b"x"
         message.done()
+
+
+# puts
+
+WORDS = {"kind": "plain", "number": "4"}
+KINDS: dict[str, list[omq.Outgoing]] = {
+    "one body": [omq.Outgoing(body=b"1")],
+    "bodies": [omq.Outgoing(body=b"%d" % number) for number in range(100)],
+    "not persistent": [omq.Outgoing(body=b"n", persistent=False, priority=7)],
+    "alike": [omq.Outgoing(body=b"%d" % number, properties=WORDS) for number in range(20)],
+    "unlike": [omq.Outgoing(body=b"a", properties=WORDS, correlation_id=b"c", expiry_s=9999.0),
+               omq.Outgoing(body=b"b", message_id="its id", priority=9), omq.Outgoing(body=b"")],
+    "groups": [omq.Outgoing(body=b"%d" % number, group_id=b"g%d" % (number % 2))
+               for number in range(9)]}
+NOT_SO = {
+    "a queue for replies": omq.Outgoing(body=b"x", reply_to="B"),
+    "a delay": omq.Outgoing(body=b"x", delay_s=3600.0),
+    "queues of its own": omq.Outgoing(body=b"x", queues=("A", "B")),
+    "a container": omq.Outgoing(body=bytes(1 << 20))}
+
+
+def putting(world: Instance, opened: ExitStack) -> Client:
+    connection = opened.enter_context(world.connect("puts"))
+    assert parked_puts.wanted(connection)
+    connection.put("A", b"knows the name")
+    assert [message.body for message in world.drain("A")] == [b"knows the name"]
+    return connection
+
+
+def put_now(connection: Client) -> None:
+    while not parked_puts.are_put(connection) and not parked_puts.finish(connection):
+        assert rung(parked_puts.descriptor(connection))
+
+
+def told_of(message: omq.Message) -> tuple[object, ...]:
+    """All that is said of it but which message it is, and when."""
+    known = message.ids
+    return (message.body, message.properties, message.priority, message.persistent,
+            known.correlation, known.group_id, known.expiry_ns > 0,
+            known.message_id.startswith(b"its id".hex()))
+
+
+def test_a_parked_put_is_as_any_put(world: Instance) -> None:
+    """Whatever it says; what may have to wait does not go this way, and nothing is under way."""
+    with ExitStack() as opened:
+        connection, other = putting(world, opened), opened.enter_context(world.connect())
+        for name, messages in KINDS.items():
+            assert parked_puts.begin(connection, "A", messages) == len(messages), name
+            put_now(connection)
+            parked = [told_of(message) for message in world.drain("A")]
+            other.put_many("A", messages)
+            assert parked == [told_of(message) for message in world.drain("A")], name
+        for name, message in NOT_SO.items():
+            assert parked_puts.begin(connection, "A", [message]) == 0, name
+        assert parked_puts.begin(connection, "B", KINDS["one body"]) == 0, "a name not known here"
+        connection.put("A", b"waited for")  # its bell is no news
+        many = [omq.Outgoing(body=bytes(1000)) for _ in range(900)]
+        at = 0
+        while at < len(many):
+            count = parked_puts.begin(connection, "A", many[at:])
+            assert count and parked_puts.sent(connection)
+            with pytest.raises(ConnectionBusy):
+                connection.put("A", b"meanwhile")
+            put_now(connection)
+            at += count
+        assert count < len(many), "it was more than one request has room for"
+        assert len(world.drain("A")) == 901
+
+
+def test_a_parked_put_that_is_refused(world: Instance) -> None:
+    with ExitStack() as opened:
+        connection = putting(world, opened)
+        connection.queues.define("SMALL", max_depth=1)
+        connection.put("SMALL", b"known")
+        assert world.drain("SMALL")
+        assert parked_puts.begin(connection, "SMALL", [omq.Outgoing(body=b"1")] * 2) == 2
+        with pytest.raises(QueueFull):
+            put_now(connection)
+        assert parked_puts.begin(connection, "SMALL", [omq.Outgoing(body=b"1")]) == 1
+        put_now(connection)
+        assert [message.body for message in world.drain("SMALL")] == [b"1"], "none of the two"
+
+
+@pytest.mark.parametrize("when", ["parked", "before it", "older"])
+def test_a_manager_comes_again_for_a_parked_put(world: Instance, when: str) -> None:
+    """Exactly once, whatever the one that was killed has done; one that knows no bell of puts is
+    waited for."""
+    with ExitStack() as opened:
+        connection = putting(world, opened)
+        if when == "before it":
+            world.kill(MANAGER)
+            assert not parked_puts.hear(connection), "whoever listens sees that it has gone"
+        assert parked_puts.begin(connection, "A", [omq.Outgoing(body=b"1")] * 3) == 3
+        if when != "before it":
+            world.kill(MANAGER)
+        world.start()
+        link = connection._wire.link
+        real = link._resume
+
+        def older(*given: object) -> object:
+            answer = real(*given)  # type: ignore[arg-type]
+            link.rings = False
+            return answer
+
+        if when == "older":
+            link._resume = older  # type: ignore[method-assign, assignment]
+        assert rung(parked_puts.descriptor(connection))
+        assert not parked_puts.are_put(connection)
+        while not parked_puts.finish(connection):
+            assert rung(parked_puts.descriptor(connection))
+        assert [message.body for message in world.drain("A")] == [b"1"] * 3
+        again = parked_puts.begin(connection, "A", [omq.Outgoing(body=b"2")])
+        assert again == (when != "older"), "an older one is asked and waited for"
+        if again:
+            put_now(connection)
+            assert [message.body for message in world.drain("A")] == [b"2"]
+
+
+def test_who_may_not_park_puts(world: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older manager does not know the question; a client whose requests go over a line would
+    have to wait for that."""
+    with ExitStack() as opened:
+        connection = opened.enter_context(world.connect("puts"))
+        connection._wire.link.trusted = False
+        assert not parked_puts.wanted(connection)
+        connection._wire.link.trusted = True
+        monkeypatch.setattr(parked_puts, "_QUESTION", {"op": "not known"})
+        assert not parked_puts.wanted(connection)
+        connection.put("A", b"1")
+        assert parked_puts.begin(connection, "A", [omq.Outgoing(body=b"2")]) == 0
+        assert [message.body for message in world.drain("A")] == [b"1"]

@@ -145,7 +145,8 @@ class Connection:
 
     def take(self) -> bytes:
         """What is to be sent now."""
-        self._flush()
+        if self.dirty:
+            self._flush()
         if not self.out:
             return b""
         self._spoke = True
@@ -189,11 +190,19 @@ class Connection:
 
     def event(self) -> Event | None:
         """The next one; None: there is none until more comes."""
+        frame = self._frames
         try:
             while not self._ready:
-                if self._failed or self.ended or not self._frames.next():
+                if self._failed or self.ended or not frame.next():
                     return None
-                self._frame(self._frames)
+                if frame.code == TRANSFER and self.began and not self.closed:  # as `_frame` would
+                    session = self._remote.get(frame.channel)
+                    if session is not None and not session.closed:
+                        arrived = session.arrived(frame)
+                        if arrived is not None:
+                            return Event(Kind.ARRIVED, session, arrived.link, arrived)
+                        continue
+                self._frame(frame)
         except Malformed as wrong:
             self._fail(wrong.condition, str(wrong))
         return self._ready.pop(0) if self._ready else None
@@ -217,9 +226,6 @@ class Connection:
     def _flush(self) -> None:
         while self.dirty and not self.closed:
             self.dirty.pop().flush()
-        for session in self.sessions.values():
-            if session.to_say and not self.closed:
-                session.flush()
 
     def _no_amqp(self) -> None:
         """Our header goes, and nothing more: the peer would not understand it."""

@@ -54,10 +54,13 @@ class Incoming:
 
     def settle(self) -> None:
         """Say its state, and be done with it; silently where its sender has settled it."""
-        if self.over:
-            return
-        self.over = True
-        self.link.session.settled_here(self, receives=True, state=self._state)
+        self.say(self._state)
+
+    def say(self, state: bytes) -> None:
+        """`update` and `settle`."""
+        if not self.over:
+            self.over = True
+            self.link.session.settled_here(self, receives=True, state=state)
 
 
 class Outgoing:

@@ -131,6 +131,12 @@ class Receiver(Link):
         self.session.read(1)
         return chunks.pop(0) if len(chunks) > 1 else chunks.pop()
 
+    def take_whole(self) -> bytes:
+        """The bytes of the current one, all of which came in one frame: it has been taken."""
+        data = self.unread.popleft().chunks.pop()
+        self.session.read(1)
+        return data
+
     def advance(self) -> None:
         """The current one has been taken."""
         if self.unread:
@@ -145,6 +151,7 @@ class Receiver(Link):
         if self.said:
             self.said = False
             self.session.to_say.append(self)
+            self.session.connection.dirty.add(self.session)
 
     def say_flow(self) -> None:
         """Once for all that was given since."""

@@ -159,6 +159,7 @@ QUESTIONS: tuple[bytes, ...] = (
     b'{"op": "free", "queue": "A", "pid": Infinity}', b'{"op": "free"}',
     b'{"op": "operate"}', b'{"op": "operate", "what": "delete", "messages": [[1, "B", 0]]}',
     b'{"op": "operate", "what": 1, "messages": Infinity, "argument": Infinity}',
+    b'{"op": "bell"}', b'{"op": "bell", "bell": {}}',
     b'{"op": "unread"}', b'{"op": "unread"}', b'{"op": "cancel"}', b'{"op": "status"}',
     b'{"op": "said"}', b'{"op": "said", "message": 1e30, "queue": {}}', b'{"op": "lost"}',
     b'{"op": "said", "message": 99999999999999999999999999, "queue": "A"}',

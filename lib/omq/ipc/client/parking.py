@@ -1,5 +1,6 @@
 """A request for messages whose reply nobody waits for in semop(2): it is sent, and finished when
-the manager rings (ipc.server.bell). So one thread looks after any number of readers.
+the manager rings (ipc.server.bell). So one thread looks after any number of readers. parked_puts
+does the same for puts.
 
     parking.wanted(connection)                 # False: an older manager, which has no bells
     reader = connection.reader("ORDERS")
@@ -26,7 +27,9 @@ from omq.format.wire import SETTLE, GivenFlag
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
+from omq.ipc.wire.exchange import Answer
 
+_CONTAINER: Final = int(GivenFlag.CONTAINER)
 _CARRIED_MAX: Final = 64  # settlements; the note has room for many more
 
 
@@ -60,15 +63,20 @@ def carries(reader: Reader, settlements: int) -> bool:
             and not reader._text_bytes)
 
 
-def is_there(reader: Reader) -> bool:
-    """Whether `finish` returns messages at once, and does not wait for anything."""
-    return reader._link.there()
+def at_once(reader: Reader) -> list[Message] | None:
+    """As `finish`, and does not wait for anything. None: `finish` may have them, or meets what has
+    happened."""
+    answer = reader._link.at_once()
+    if answer is None:
+        return None
+    reader._answered(answer, told=reader._told)
+    return _found(reader, answer)
 
 
 def at_hand(reader: Reader, message: Message, bytes_max: int) -> bool:
     """Whether all of the message can be had without a wait: it is no larger, its payload is in
     memory and right, and nothing of it has to be asked of the manager."""
-    if message.noted or message._flags & GivenFlag.CONTAINER or message._length > bytes_max:
+    if message.noted or message._flags & _CONTAINER or message._length > bytes_max:
         return False
     if message._extent is None and reader._link.trusted:
         start, length = message._offset, message._length
@@ -98,8 +106,10 @@ def rings_within(reader: Reader, wait_ms: int) -> bool:
 def finish(reader: Reader, *, now: bool = False) -> list[Message] | None:
     """See the module. What was to wake it is met with that."""
     answer = reader._collected(now=now)
-    if answer is None:
-        return None
+    return None if answer is None else _found(reader, answer)
+
+
+def _found(reader: Reader, answer: Answer) -> list[Message]:
     link = reader._link
     found = ([] if answer.recovered  # then settlements were carried out, what was given is free
              else reader._listed(reader._rows.take(link.reply, answer.count, link.trusted)))

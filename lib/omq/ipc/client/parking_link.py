@@ -1,5 +1,5 @@
-"""A link whose request for messages may be sent and left: its reply is fetched when the manager
-rings (ipc.client.parking has what a program does with it).
+"""A link whose request for messages, or put, may be sent and left: its reply is fetched when the
+manager rings (ipc.client.parking has what a program does with it).
 """
 
 from __future__ import annotations
@@ -11,24 +11,36 @@ import time
 from dataclasses import dataclass
 
 from omq.base.errors import ManagerUnavailable
+from omq.format.journal import FRAME
 from omq.format.wire import REPLY, REQUEST, REQUEST_MAGIC, VERSION, Operation
 from omq.ipc.client.control_line import Lost
 from omq.ipc.client.link import Link
 from omq.ipc.client.registration import LOST
 from omq.ipc.wire.exchange import Answer
+from omq.ipc.wire.outgoing import Encoded
 
-_NEXT = int(Operation.NEXT)
+_NEXT, _PUT, _PUT_MANY = int(Operation.NEXT), int(Operation.PUT), int(Operation.PUT_MANY)
 _FOR_EVER = -1
 
 
 @dataclass(slots=True)
 class _Parked:
-    """The request under way: its area and its numbers."""
+    """The request under way: its area, and its numbers as `Link.request` has them."""
 
     data: bytes
+    operation: int
+    priority: int
+    flags: int
+    queue: int
     count: int
     length: int
-    want: int
+    size: int = 0
+    crc: int = 0
+    correlation: int = 0
+    want: int = 0
+    argument: int = 0
+    parts: int = 0
+    expiry: int = 0
     sent: bool = False
 
 
@@ -49,40 +61,59 @@ class ParkingLink(Link):
         waits.register(self.descriptor, select.POLLIN)
         return bool(waits.poll(wait_ms))
 
-    def hear(self) -> None:
-        """Read away the bells of requests that were waited for: nobody looks for them."""
-        if self._line is not None:
-            with contextlib.suppress(Lost, OSError):  # the next request meets it
-                self._line.rang(-1)  # of no request: all that is there is read
+    def hear(self) -> bool:
+        """Read away the bells of requests that were waited for: nobody looks for them. False: the
+        manager has gone, which the next request meets."""
+        if self._line is None:
+            return False
+        try:
+            self._line.rang(-1)  # of no request: all that is there is read
+        except (Lost, OSError):
+            return False
+        return True
 
     @property
     def on_its_way(self) -> bool:
         """The parked request was sent; else `collect` does it, and may have to wait for that."""
         return self._parked is not None and self._parked.sent
 
-    def there(self) -> bool:
-        """`collect` has the answer, a good one, and will not wait."""
+    def at_once(self) -> Answer | None:
+        """The answer, if it is there and a good one; this never waits. None: `collect` may have it,
+        or meets what has happened."""
         parked, gate, line = self._parked, self._gate, self._line
         if parked is None or not parked.sent or gate is None or line is None or gate.marks:
-            return False
+            return None
         try:
             if not line.rang(self._sequence):
-                return False
-        except (Lost, OSError):  # `collect` meets it
-            return False
-        return self._answers(*REPLY.unpack_from(self.reply))
-
-    def _answers(self, magic: int, status: int, lost: int, answered: int, number: int, text: int,
-                 qpool: int, lsn: int, epoch: int, spare: bytes) -> bool:
-        return (magic == REQUEST_MAGIC and not status and answered == self._sequence
-                and epoch == self.epoch)
+                return None
+        except (Lost, OSError):
+            return None
+        (magic, status, lost, answered, number, _, qpool, lsn, epoch, _
+         ) = REPLY.unpack_from(self.reply)
+        if (status or answered != self._sequence or magic != REQUEST_MAGIC or epoch != self.epoch
+                or not gate.wait()):  # raised before the bell; a mark was left at this moment
+            return None
+        self._parked = None
+        self._busy.release()
+        return Answer(number, qpool, lsn, lost)
 
     def park(self, data: bytes, count: int, length: int, want: int) -> None:
         """Send a request for messages that waits for ever. This never waits: while the request
         queue is full nothing is sent."""
+        self._park(_Parked(data, _NEXT, 0, 0, 0, count, length, want=want, argument=_FOR_EVER))
+
+    def park_put(self, data: bytes, one: Encoded | None, queue: int, count: int) -> None:
+        """Send a put, of `one` or of a batch on a queue. It does not wait either."""
+        if one is None:
+            self._park(_Parked(data, _PUT_MANY, 0, 0, queue, count, len(data) - FRAME.size * count))
+        else:
+            self._park(_Parked(data, _PUT, one.priority, one.flags, queue, 1, len(data), one.size,
+                               one.crc, one.correlation, one.key, 0, one.parts, one.expiry))
+
+    def _park(self, parked: _Parked) -> None:
         self._enter()
         self._sequence += 1
-        self._parked = _Parked(data, count, length, want)
+        self._parked = parked
         try:
             with contextlib.suppress(Lost, OSError, *LOST):  # `collect` meets it
                 self._resent(self._parked, patient=False)
@@ -95,8 +126,10 @@ class ParkingLink(Link):
             raise Lost("not registered")
         self._put_down(parked.data)
         head = REQUEST.pack(
-            _NEXT, 0, 0, 0, parked.count, self._client, parked.length, self._token, self._sequence,
-            0, 0, REQUEST_MAGIC, VERSION, 0, parked.want, _FOR_EVER, 0, 0, 0, 0)
+            parked.operation, parked.priority, parked.flags, parked.queue, parked.count,
+            self._client, parked.length, self._token, self._sequence, parked.size, parked.crc,
+            REQUEST_MAGIC, VERSION, parked.correlation, parked.want, parked.argument, 0,
+            parked.parts, 0, parked.expiry)
         if patient:
             self._send(head)
         elif not self._sent_now(head):
@@ -108,7 +141,8 @@ class ParkingLink(Link):
         self._busy.release()
 
     def collect(self, *, now: bool) -> Answer | None:
-        """The answer; None: it is not there yet. `now`: the manager is asked to end the wait."""
+        """The answer; None: it is not there yet. `now`: it is waited for, and the manager is asked
+        to end its own wait for messages."""
         parked = self._parked
         assert parked is not None, "nothing is parked"
         self._user = threading.get_ident()
@@ -129,10 +163,11 @@ class ParkingLink(Link):
                     raise Lost("not registered")
                 if not parked.sent:
                     self._resent(parked)
-                if not line.rang(self._sequence):
+                if self._rings(parked) and not line.rang(self._sequence):
                     if not now:
                         return None
-                    line.ask({"op": "cancel", "sequence": self._sequence})
+                    if parked.operation == _NEXT:
+                        line.ask({"op": "cancel", "sequence": self._sequence})
                 if not gate.wait():
                     self._await(gate, None)
                 return self._read()
@@ -141,9 +176,14 @@ class ParkingLink(Link):
                 if answer := self._resume(self._sequence, time.monotonic() + self._timeout_s,
                                           error):
                     return answer
-                if not self.bells:
+                if not self.bells and parked.operation == _NEXT:
                     raise ManagerUnavailable(spool=self._paths.root, reason="the one that came "
                                              "back cannot ring: it is older") from error
+
+    def _rings(self, parked: _Parked) -> bool:
+        """Whether the manager announces its reply. One that came back, and is older, does not for a
+        put, which is then waited for: it takes no longer than any."""
+        return parked.operation == _NEXT or self.rings
 
     def _read(self) -> Answer:
         """The reply, which is whole. Lost: the manager stops."""

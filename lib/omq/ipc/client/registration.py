@@ -81,6 +81,7 @@ class Registered:
         self.reply = memoryview(b"")
         self.asks = False  # the manager takes ASK, and a MOVE that waits
         self.bells = False  # it rings for a reader that wants it (ipc.server.bell)
+        self.rings = False  # it rings for this client, also without a reader
         self.interrupted = False
         self.woken = False
         self._gate: Gate | None = None
@@ -153,6 +154,7 @@ class Registered:
         self.unit_messages, self.unit_bytes = map(int, facts["unit"])
         self.asks = bool(facts.get("asks"))  # not one that was started before it could
         self.bells = bool(facts.get("bells"))  # nor this
+        self.rings = bool(facts.get("rings"))  # nor this, and only for who has asked for it
         self.registrations += 1
         self.epoch = int(facts["epoch"])
         self.id_prefix = str(facts["id_prefix"])

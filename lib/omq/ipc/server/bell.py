@@ -46,7 +46,7 @@ class Bell:
 
 
 def give_bell(session: Session, question: dict[str, Any]) -> None:
-    """If the reader asks for it: from now on its replies are announced by both ways. The compiled
+    """If the client asks for it: from now on its replies are announced by both ways. The compiled
     path, which knows the semaphore alone, leaves them to the session."""
     if question.get(BELL) and not isinstance(session.release, Bell):
         session.semaphore, session.release = -1, Bell(session)

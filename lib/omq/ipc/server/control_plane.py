@@ -38,7 +38,7 @@ from omq.base.settings import Settings
 from omq.core.engine.engine import Engine
 from omq.core.engine.reader_notes import read as read_note
 from omq.format.index import Counter
-from omq.format.wire import REQUEST_MARK, is_of, payload_bytes
+from omq.format.wire import BELL, REQUEST_MARK, is_of, payload_bytes
 from omq.ipc.server.bell import give_bell
 from omq.ipc.server.body_plane import BodyPlane
 from omq.ipc.server.doorkeeper import Doorkeeper
@@ -86,7 +86,8 @@ class ControlPlane:
         self.bodies = BodyPlane(server, doorkeeper, self._number, self._refuse)
         self._operations: dict[str, Callable[[Session, Question], Question]] = {
             "open": self._opening.open, "name": self._opening.name,
-            "reader": self._reader, "unread": self._unread, "selects": self._opening.selects,
+            "reader": self._reader, "bell": self._bell, "unread": self._unread,
+            "selects": self._opening.selects,
             "claim": registrar.claim, "cancel": self._cancel, "bye": self._bye,
             "status": self._status, **self.bodies.operations}
         self._operations |= PoolPlane(self._engine, self._sessions, self._number).operations
@@ -241,6 +242,10 @@ class ControlPlane:
                                    auxiliary=session.auxiliary)
         self._opening.selects(session, question)
         return {"queue": number}
+
+    def _bell(self, session: Session, question: Question) -> Question:
+        give_bell(session, {BELL: True})
+        return {}
 
     def _unread(self, session: Session, question: Question) -> Question:
         self._engine.clients.reads_no_more(session.party, session.name, session.queue)

@@ -2,6 +2,7 @@
 
     register  {"version", "name", "token", "in_doubt", "queue", "auxiliary", "held", "unit",
                "took": [[QPoolId, lease], ...] of that unit,
+               "bell": true when its replies are to be announced (ipc.server.bell),
                "opened": [[number, queue], ...], as an earlier manager had told it,
                "more": true when what it holds goes on in a `claim`}
               -> its number and token, the ids of its channel, and what became of its request under
@@ -25,7 +26,8 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.state import Party
 from omq.format.message import ID_PREFIX
 from omq.format.poolctrl import Answered
-from omq.format.wire import NOTE_BYTES, VERSION
+from omq.format.wire import BELL, NOTE_BYTES, VERSION
+from omq.ipc.server.bell import give_bell
 from omq.ipc.server.doorkeeper import Doorkeeper
 from omq.ipc.server.doors import Door
 from omq.ipc.server.held_replies import UNHELD
@@ -86,6 +88,8 @@ class Registrar:
         _open(session, question)
         if question.get("queue"):
             self.reader(session, question)
+        else:  # to who puts, and waits in many places
+            give_bell(session, question)
         session.claims = Claims((known.given, known.given_last) if known else (0, 0),
                                 unit=bool(question.get("unit")))
         self.claim(session, question)
@@ -99,7 +103,7 @@ class Registrar:
             "requests": self._requests if session.trusted else None,
             "trusted": session.trusted, "owns": session.party.owns,
             "threshold": self._threshold, "answered": answered, "asks": True, "bells": True,
-            "takes_synced": True,
+            "rings": bool(question.get(BELL)), "takes_synced": True,
             "unit": [self._units.messages, self._units.bytes],
             "id_prefix": (ID_PREFIX + self._uuid[:12]).hex()}
 

@@ -32,6 +32,7 @@ from omq.services.amqp.link_memory import LinkMemory
 from omq.services.amqp.memory import Memory
 from omq.services.amqp.policy import Policy
 from omq.services.amqp.putter import Fate, PutResult
+from omq.services.amqp.quick_puts import QuickPuts
 from omq.services.amqp.taker import Taker
 from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.channel.receiver import ChannelLink
@@ -115,6 +116,8 @@ class Host:
         self._puts = Lines(self.connect, settings.amqp_workers, "amqp puts")
         self._asks = Lines(self.connect, 1, "amqp questions")
         self.company = JoinedPuts(self.put, settings.amqp_batch_messages_max)
+        self.quick = QuickPuts(self.connect, settings.amqp_workers,
+                               settings.amqp_batch_messages_max, self._mistake)
         self.hands = ThreadPool(settings.amqp_workers, "amqp turns")
         self.channels: dict[bytes, ChannelLink] = {}  # links of channels, by their records
         self._own: dict[Guest, Lines] = {}  # temporary queues live as long as these
@@ -302,12 +305,16 @@ class Host:
 
     def failed(self, session: Guest, error: Exception) -> None:
         """A mistake of ours in one connection."""
+        self._mistake(error)
+        session.abort()
+
+    def _mistake(self, error: BaseException) -> None:
         self.rated.event(events.BUG, ERROR, "amqp",
                          traceback="".join(traceback.format_exception(error))[-1000:])
-        session.abort()
 
     def stir(self) -> None:
         """Memory may be free again, or a period over."""
+        self.quick.stir()
         for session in tuple(self.sessions):
             for link in tuple(session.links.values()):
                 link.flowed()
@@ -321,6 +328,7 @@ class Host:
         for taker in tuple(self.takers):
             taker.join(max(0.0, ends - time.monotonic()))
         self.hands.close(max(0.0, ends - time.monotonic()))
+        self.quick.close(max(0.0, ends - time.monotonic()))
         for lines in (self._puts, self._asks, *self._own.values()):
             lines.close()  # their errors were told to who gave the work
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from omq.amqp.delivery import Incoming as Delivery
 from omq.amqp.links import MASK, Receiver
+from omq.amqp.states import ACCEPTED_STATE
 from omq.base.errors import OmqError
 from omq.format.amqp_performatives import TRANSACTIONAL
 from omq.ipc.client.ending_together import New
@@ -70,6 +71,7 @@ class Incoming:
         self._credit = 0  # what the client may send
         self._usual = 1  # bytes of a large one among the last that came
         self._under_way = 0  # of those that wait, with the putters
+        self._serving = False  # by the task, which may have to wait
         self._over = False
         self._first = link.delivery_count
         self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -133,8 +135,7 @@ class Incoming:
 
     def _small(self, delivery: Delivery) -> None:
         """All of it came in one frame: as `_whole`, without an Arrival."""
-        data = self._link.recv()
-        self._link.advance()
+        data = self._link.take_whole()
         self._credit -= 1
         size, settled = len(data) + OVERHEAD_BYTES, delivery.settled
         self._usual = max(size, self._usual // 2)
@@ -183,7 +184,7 @@ class Incoming:
     def _arrived(self, transfer: _Transfer, transaction: Transaction | None) -> None:
         if transaction is None:
             self._waiting.append(transfer)
-            self._stirred.set()
+            self._session.to_put.add(self)
         else:
             self._give(transfer.arrived)
             transaction.put(transfer.arrived, self._address.queues if self._address else ())
@@ -243,14 +244,45 @@ class Incoming:
 
     # the work
 
+    def put(self) -> None:
+        """What came together goes to its queue, if no batch is on its way there."""
+        if self._under_way or self._serving or not self._waiting:
+            return
+        address = self._address
+        if address is not None:
+            some = [*islice(self._waiting, self._host.policy.settings.amqp_batch_messages_max)]
+            if all(each.arrived.file is None for each in some) and self._host.quick.begin(
+                    address.queues, [each.arrived.message for each in some],
+                    lambda told: self._quickly(some, told)):
+                self._under_way = len(some)
+                return
+        self._serving = True
+        self._stirred.set()
+
+    def _quickly(self, some: list[_Transfer], told: list[PutResult]) -> None:
+        """They are put, without the task."""
+        try:
+            self._told_of(some, told)
+            if told and told[-1].fate is Fate.LATER:
+                self._serving = True  # it tries again, and again
+            if self._serving or self._over:
+                self._stirred.set()
+            else:
+                self.flowed()
+            self.put()
+            self._session.kick()
+        except Exception as error:
+            self._host.failed(self._session, error)
+
     async def _serve(self) -> None:
         try:
             await self._open()
-            while not self._over:
+            while not self._over or self._waiting:
                 await self._stirred.wait()
                 self._stirred.clear()
-                while self._waiting:
+                while self._waiting and not self._under_way:
                     await self._put_some()
+                self._serving = False
         except Exception as error:
             self._host.failed(self._session, error)
 
@@ -290,23 +322,7 @@ class Incoming:
             some = [*takewhile(lambda each: destination(each.arrived.message) == name, some)]
         self._under_way = len(some)
         told = await self._told(name, [(each.arrived.message, each.arrived.file) for each in some])
-        self._under_way = 0
-        size = filed = 0
-        try:
-            for each, fate in zip(some, told, strict=False):
-                if fate.fate is Fate.LATER:
-                    break
-                self._waiting.popleft()
-                size += each.arrived.size
-                filed += each.arrived.filed
-                each.arrived.close()
-                if not self._over:
-                    self._answers.told(each.delivery, fate)
-                elif fate.fate is Fate.REFUSED:
-                    self._answers.refused(str(fate.error))
-        finally:
-            self._room.release(size)
-            self._room.unfile(filed)
+        self._told_of(some, told)
         if told and told[-1].fate is Fate.LATER:
             if self._over:
                 self._give_up(told[-1])
@@ -318,6 +334,31 @@ class Incoming:
             return
         self.flowed()
         self._session.kick()
+
+    def _told_of(self, some: list[_Transfer], told: list[PutResult]) -> None:
+        """Those that have a fate are answered, and gone from here."""
+        self._under_way = 0
+        size = filed = 0
+        try:
+            for each, fate in zip(some, told, strict=False):
+                if fate.fate is Fate.LATER:
+                    break
+                self._waiting.popleft()
+                size += each.arrived.size
+                filed += each.arrived.filed
+                if each.arrived.file is not None:
+                    each.arrived.close()
+                if fate.fate is Fate.PUT:
+                    if not self._over:
+                        each.delivery.say(ACCEPTED_STATE)
+                elif not self._over:
+                    self._answers.told(each.delivery, fate)
+                elif fate.fate is Fate.REFUSED:
+                    self._answers.refused(str(fate.error))
+        finally:
+            self._room.release(size)
+            if filed:
+                self._room.unfile(filed)
 
     async def _told(self, name: str, batch: list[New]) -> list[PutResult]:
         """The fates of these, for the queue of that name where the link has none."""

@@ -43,13 +43,11 @@ class PutOutcomes:
 
     def told(self, delivery: Incoming, fate: PutResult) -> None:
         if fate.fate is Fate.PUT:
-            delivery.update(ACCEPTED_STATE)
+            delivery.say(ACCEPTED_STATE)
         elif fate.fate is Fate.IN_DOUBT:
-            delivery.update(FAILED_STATE)
+            delivery.say(FAILED_STATE)
         else:
             self.rejected(delivery, _condition(fate.error), str(fate.error))
-            return
-        delivery.settle()
 
     def rejected(self, delivery: Incoming, condition: str, reason: str) -> None:
         self.refused(reason)

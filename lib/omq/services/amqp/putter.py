@@ -95,18 +95,20 @@ def _put(native: Client, queues: tuple[str, ...], some: Sequence[New]) -> list[P
             native.put((), outgoing=replace(message, queues=queues))
         else:
             native.put_many(queues[0], [each for each, _ in some])
-    except _LATER as error:
-        if len(some) == 1:
-            return [PutResult(Fate.LATER, error)]
-    except ShuttingDown as error:
-        return [PutResult(Fate.LATER, error)]
-    except _IN_DOUBT as error:
-        return [PutResult(Fate.IN_DOUBT, error)] * len(some)
     except OmqError as error:
-        if len(some) == 1:
-            return [PutResult(Fate.REFUSED, error)]
-    else:
-        return [PutResult(Fate.PUT)] * len(some)
+        return refused(native, queues, some, error)
+    return [PutResult(Fate.PUT)] * len(some)
+
+
+def refused(native: Client, queues: tuple[str, ...], some: Sequence[New], error: OmqError
+            ) -> list[PutResult]:
+    """The fates of messages whose request has ended so."""
+    if isinstance(error, ShuttingDown) or (len(some) == 1 and isinstance(error, _LATER)):
+        return [PutResult(Fate.LATER, error)]
+    if isinstance(error, _IN_DOUBT):
+        return [PutResult(Fate.IN_DOUBT, error)] * len(some)
+    if len(some) == 1:
+        return [PutResult(Fate.REFUSED, error)]
     # One of them was refused, so none happened: each by itself.
     told: list[PutResult] = []
     for each in some:

@@ -48,7 +48,8 @@ class ReaderTurns:
         self.queue = queue
         self._connect, self._where, self._hands = connect, where, hands
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
-        self._changed: Final = threading.Condition()
+        self._guard: Final = threading.RLock()
+        self._changed: Final = threading.Condition(self._guard)  # entered by that, which is quicker
         self._connection: Client | None = None
         self._native: Reader | None = None
         self._apart = bool(where)
@@ -107,7 +108,7 @@ class ReaderTurns:
 
     def _listen(self, parked: int, descriptor: int) -> None:
         """For the bell of that one, unless a turn is under way again. (`_changed` is not held.)"""
-        with self._changed:
+        with self._guard:
             if self._running or not self._parked or parked != self._parks or self._listening >= 0:
                 return
             if descriptor >= 0:
@@ -117,7 +118,7 @@ class ReaderTurns:
         self._hear()
 
     def _hear(self) -> None:
-        with self._changed:
+        with self._guard:
             self._rung = True
             self._go(soon=False)
 
@@ -172,7 +173,7 @@ class ReaderTurns:
                 self._connection.__exit__(type(failed) if failed else None, failed, None)
         except Exception as error:
             failed = failed or error
-        with self._changed:
+        with self._guard:
             self._ended = True
         self._over(failed)
         self._through.set()

@@ -66,6 +66,9 @@ class AmqpServer:
             self._desk.close()
             for server in servers.values():
                 server.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await host.quick.calm()
             await loop.run_in_executor(None, host.close, _CLOSE_S)
         host.rated.flush(NEVER)
         self._context.log.event(events.AMQP_STOPPED, REPORT)

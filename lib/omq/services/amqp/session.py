@@ -50,6 +50,7 @@ class Session(Endpoints, asyncio.Protocol):
         self._secured, self._early = secured, b""
         self._door: SaslDoor | None = None
         self._stirred: set[Outgoing] = set()  # to which there may be more to give
+        self.to_put: set[Incoming] = set()  # to which messages came
         self.tight = False  # what waits to go out has limited one of them
         self._paused = self._asking = False
         self._task: asyncio.Task[None] | None = None
@@ -100,8 +101,9 @@ class Session(Endpoints, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            if self._engine is not None:
-                self._push(data)
+            if (engine := self._engine) is not None:
+                engine.receive(data)
+                self.work()
             elif self._door is None:  # it came with the end of the handshake
                 self._early += data
             elif self._asking:
@@ -184,11 +186,6 @@ class Session(Endpoints, asyncio.Protocol):
             Symbol("platform"): f"Python {platform.python_version()}"}
         engine.offered_capabilities = Array(_SYMBOLS, [*map(Symbol, _CAPABILITIES)])
 
-    def _push(self, data: bytes) -> None:
-        assert self._engine is not None
-        self._engine.receive(data)
-        self.work()
-
     def eof_received(self) -> bool:
         return False  # half of a connection is none
 
@@ -224,19 +221,22 @@ class Session(Endpoints, asyncio.Protocol):
             self._happened(event)
         if self._engine is None:
             return
+        while self.to_put:
+            self.to_put.pop().put()
         self.flush()
         if engine.finished and not engine.out:
             self._end_of_output()
-        tight, self.tight = self.tight, False
-        stirred, self._stirred = self._stirred, set()
-        for each in tuple(self.links.values()) if tight else stirred:
-            each.room_again()
+        if self.tight or self._stirred:
+            tight, self.tight = self.tight, False
+            stirred, self._stirred = self._stirred, set()
+            for each in tuple(self.links.values()) if tight else stirred:
+                each.room_again()
 
     def flush(self) -> None:
         """Send what the line takes."""
         engine, line = self._engine, self._line
         assert engine is not None and line is not None
-        while not self._paused and (data := engine.take()):
+        if not self._paused and (data := engine.take()):
             line.write(data)
 
     def _end_of_output(self) -> None:

@@ -90,7 +90,7 @@ class Taker(ReaderTurns):
         """So many since the beginning, those included that are on their way to the ear, and of so
         many bytes; one may go beyond that. Where it is lowered what is being asked for may still
         come. `draining`: those that are there now, and `took` says when that is all."""
-        with self._changed:
+        with self._guard:
             if ((limit, bytes_limit) == (self._limit, self._bytes_limit) and not draining
                     and not self._told):
                 return
@@ -104,7 +104,7 @@ class Taker(ReaderTurns):
     def say(self, said: Callable[[], None], *, light: int = 0, wants: bool = False) -> None:
         """Settlements, carried out by a turn. `light`: so many, all of which only say done or
         release; 0: they may be anything. `wants`: `want` follows at once, and begins the turn."""
-        with self._changed:
+        with self._guard:
             self._keep(said, light)
             if not wants:
                 self._stir()
@@ -115,7 +115,7 @@ class Taker(ReaderTurns):
 
     def afterwards(self, then: Callable[[], None]) -> None:
         """Called by a turn when all that was said before is on the disk."""
-        with self._changed:
+        with self._guard:
             self._thens.append(then)
             self._stir()
 
@@ -128,7 +128,7 @@ class Taker(ReaderTurns):
             assert self._native is not None
             return work(native, self._native)
 
-        with self._changed:
+        with self._guard:
             if self._ended:
                 raise ConnectionClosed(name=self.queue)
             self._calls.append(Call(carried, waiter))
@@ -150,7 +150,7 @@ class Taker(ReaderTurns):
 
     def close(self) -> None:
         """Carry out what was said, give back the rest, end; `ended_by` is called."""
-        with self._changed:
+        with self._guard:
             self._closing = True
             self._stir()
 
@@ -179,7 +179,7 @@ class Taker(ReaderTurns):
         self._tell(self._ear.began)
 
     def _over(self, failed: Exception | None) -> None:
-        with self._changed:
+        with self._guard:
             calls, self._calls = self._calls, deque()
         for call in calls:
             call.fail(failed or ConnectionClosed(name=self.queue))
@@ -187,14 +187,14 @@ class Taker(ReaderTurns):
 
     def _carry_out(self) -> None:
         assert self._connection is not None
-        with self._changed:
+        with self._guard:
             call = self._calls.popleft()
         call.carry_out(self._connection)
 
     def _step(self) -> After:
         reader = self._native
         assert reader is not None
-        with self._changed:
+        with self._guard:
             self._taking = False
             if self._apart:
                 self._changed.wait_for(lambda: self._told or self._asked)
@@ -205,7 +205,7 @@ class Taker(ReaderTurns):
         if self._parked:
             self._collect(reader, now=now)
             return After.ANOTHER
-        with self._changed:
+        with self._guard:
             says, self._says, self._light = self._says, [], 0
             thens, self._thens = self._thens, []
             closing = self._closing
@@ -233,7 +233,7 @@ class Taker(ReaderTurns):
         assert reader is not None
         if self._parked:
             return self._collect_here(reader)
-        with self._changed:
+        with self._guard:
             says, count = self._says, self._left
             if (not self._quick or self._found or self._pouring or not 0 < count <= HERE_MAX
                     or not self._room or not parking.carries(reader, self._light)):
@@ -245,7 +245,7 @@ class Taker(ReaderTurns):
         if not self._parks % HEARS:
             parking.hear(reader)
         descriptor = parking.begin(reader, count)
-        with self._changed:
+        with self._guard:
             if descriptor < 0:
                 self._rung = True
                 return False
@@ -253,19 +253,17 @@ class Taker(ReaderTurns):
         return True
 
     def _collect_here(self, reader: Reader) -> bool:
-        with self._changed:
-            if self._told or self._recalled or not parking.is_there(reader):
+        with self._guard:
+            if self._told or self._recalled or (found := parking.at_once(reader)) is None:
                 return False
             self._rung = self._parked = False
-        found = parking.finish(reader)
-        assert found is not None
         self._found.extend(found)
         if not self._room or not all(
                 parking.at_hand(reader, each, HERE_BYTES) for each in found):
             return False
         left, limit = self._parked_at
         self._hand_over(left - len(found), limit, draining=False, tell=_at_once)
-        with self._changed:
+        with self._guard:
             self._running = False
             if self._told or self._asked:
                 self._go(soon=False)
@@ -287,7 +285,7 @@ class Taker(ReaderTurns):
 
     def _take(self, reader: Reader) -> bool:
         """Whether a request was made."""
-        with self._changed:
+        with self._guard:
             if self._told or not self._asked:
                 return False
             draining, left, limit = self._draining, max(0, self._left), self._limit
@@ -315,7 +313,7 @@ class Taker(ReaderTurns):
         found = parking.finish(reader, now=now)
         if found is not None:
             left, limit = self._parked_at
-            with self._changed:
+            with self._guard:
                 self._parked = False
             self._found.extend(found)
             self._hand_over(left - len(found), limit, draining=False)
@@ -334,7 +332,7 @@ class Taker(ReaderTurns):
                 self._bytes += len(each.data)
         drained = draining and not self._found and not self._pouring and left <= 0
         if drained:
-            with self._changed:
+            with self._guard:
                 drained = self._limit <= limit
                 self._draining = not drained
         if given or drained:

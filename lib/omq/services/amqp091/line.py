@@ -12,6 +12,7 @@ import asyncio
 import socket
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pamqp import base
@@ -44,6 +45,7 @@ class Line(asyncio.Protocol):
         self._heartbeat_s = settings.amqp_idle_timeout_s
         self._stopped = False
         self._out = bytearray()  # of this turn
+        self._gathers = False  # who writes now sees to it that it goes
         self._heard = self._said = self._taken = time.monotonic()
         self._written = self._went = 0  # bytes: given to the line, and gone at the last look
         self._ending: asyncio.TimerHandle | None = None
@@ -74,7 +76,7 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard = time.monotonic()
         self._frames.feed(data)
-        self._read()
+        self.at_once(self._read)
 
     def _read(self) -> None:
         try:
@@ -138,9 +140,21 @@ class Line(asyncio.Protocol):
 
     def turn(self) -> bytearray:
         """What goes at the end of this turn; `wrote` is called when something was added."""
-        if not self._out and not self.gone:
+        if not self._out and not self.gone and not self._gathers:
             asyncio.get_running_loop().call_soon(self._flush)
         return self._out
+
+    def at_once(self, work: Callable[[], None]) -> None:
+        """What this writes goes at its end, without another turn of the event loop."""
+        if self._gathers:
+            work()
+            return
+        self._gathers = True
+        try:
+            work()
+        finally:
+            self._gathers = False
+            self._flush()
 
     def wrote(self) -> None:
         """There is more in it."""

@@ -79,6 +79,7 @@ class Publishing:
         self._bytes = 0
         self._room = self._host.room(channel.session.user_name)
         self._task: asyncio.Task[None] | None = None
+        self._under_way = False  # some of them, without it
         self._calm = asyncio.Event()
         self._calm.set()
         self._over = False
@@ -159,8 +160,7 @@ class Publishing:
         self._bytes += size
         self._waiting.append(new)
         self._calm.clear()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._serve())
+        self._session.published.add(self)
 
     def _message(self, raw: bytes, exchange: str, key: str, body: bytes) -> Outgoing:
         """What says the same as one before, but for its body, is not read again. Refused."""
@@ -185,6 +185,7 @@ class Publishing:
         """The channel is over: what is here is put, for nobody said that it is not wanted; who
         wanted confirms learns nothing, and publishes it again."""
         self._over = True
+        self.put()
         self._room.release(self._came + self._head)
         self._parts, self._came, self._head = [], 0, 0
 
@@ -193,6 +194,35 @@ class Publishing:
         self.routing.forget()
 
     # the work
+
+    def put(self) -> None:
+        """What came together goes to its queue, if no batch is on its way there."""
+        if self._under_way or self._task is not None or not self._waiting:
+            return
+        some = self._first()
+        where = some[0].where
+        queues = self.routing.known(where)
+        if queues is not None and self._host.quick.begin(
+                queues, [each.message for each in some],
+                lambda told: self._session.at_once(
+                    lambda: self._quickly(some, self.routing.judged(where, told)))):
+            self._under_way = True
+            return
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    def _quickly(self, some: list[Published], told: list[PutResult]) -> None:
+        """They are put, without the task."""
+        try:
+            self._under_way = False
+            self._told_of(some, told)
+            if told and told[-1].fate is Fate.LATER:  # it tries again, and again
+                self._task = asyncio.get_running_loop().create_task(self._serve())
+            elif self._waiting:
+                self.put()
+            else:
+                self._calm.set()
+        except Exception as error:
+            self._host.failed(self._session, error)  # aborts it
 
     async def _serve(self) -> None:
         try:
@@ -205,16 +235,32 @@ class Publishing:
             self._calm.set()
 
     async def _put_some(self) -> None:
-        settings = self._host.policy.settings
+        some = self._first()
+        first = some[0]
+        told = await self.routing.put(first.where, [each.message for each in some])
+        self._told_of(some, told)
+        if told and told[-1].fate is Fate.LATER:
+            self._host.full(self._session, first.key, told[-1].error)
+            self._calm.set()
+            if self._over:  # nobody waits for these any more, and their queue does not take them
+                self._give_up(told[-1])
+                return
+            await asyncio.sleep(self._host.policy.settings.amqp_retry_ms / 1000)
+
+    def _first(self) -> list[Published]:
+        """Those that go together: to one place, in the order in which they came."""
+        most = self._host.policy.settings.amqp_batch_messages_max
         first = self._waiting[0]
         exchange, key = first.exchange, first.key
         some: list[Published] = []
         for each in self._waiting:
-            if (each.key != key or each.exchange != exchange
-                    or len(some) >= settings.amqp_batch_messages_max):
+            if each.key != key or each.exchange != exchange or len(some) >= most:
                 break
             some.append(each)
-        told = await self.routing.put((exchange, key), [each.message for each in some])
+        return some
+
+    def _told_of(self, some: list[Published], told: list[PutResult]) -> None:
+        """Those that have a fate are answered, and gone from here."""
         size = 0
         for each, fate in zip(some, told, strict=False):
             if fate.fate is Fate.LATER:
@@ -230,13 +276,6 @@ class Publishing:
         self._room.release(size)
         self._confirm_put()
         self._session.look()
-        if told and told[-1].fate is Fate.LATER:
-            self._host.full(self._session, first.key, told[-1].error)
-            self._calm.set()
-            if self._over:  # nobody waits for these any more, and their queue does not take them
-                self._give_up(told[-1])
-                return
-            await asyncio.sleep(settings.amqp_retry_ms / 1000)
 
     def _answer(self, each: Published, told: PutResult) -> None:
         """One that was not put."""

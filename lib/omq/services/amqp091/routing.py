@@ -79,15 +79,28 @@ class Routing:
             return await company.put((temporary[0].queue,), self._copies(batch, temporary[0]))
         told = [PutResult(Fate.PUT)] * len(batch)
         if durable:
-            told = await company.put(durable, [(each, None) for each in batch])
-            if any(each.fate is Fate.REFUSED for each in told):
-                self.forget()  # a queue may have gone
-                told = [UNROUTABLE if not where[0] and isinstance(
-                    each.error, UnknownQueue | QueueGone) else each for each in told]
+            told = self.judged(where, await company.put(
+                durable, [(each, None) for each in batch]))
         put = [each for each, fate in zip(batch, told, strict=False) if fate.fate is Fate.PUT]
         if put:
             for each in temporary:
                 await self._offer(each, put)
+        return told
+
+    def known(self, where: tuple[str, str]) -> tuple[str, ...] | None:
+        """The durable queues that it goes to, if there is nobody to be asked; None: `put` knows."""
+        exchange, key = where
+        if exchange or self._directory.temporary(key) is not None:
+            return None
+        address = self._names.get(self._directory.name(key))
+        return None if address is None else address.queues
+
+    def judged(self, where: tuple[str, str], told: list[PutResult]) -> list[PutResult]:
+        """Fates of what was put on durable queues, as `put` tells them."""
+        if any(each.fate is Fate.REFUSED for each in told):
+            self.forget()  # a queue may have gone
+            return [UNROUTABLE if not where[0] and isinstance(
+                each.error, UnknownQueue | QueueGone) else each for each in told]
         return told
 
     async def _offer(self, to: Temporary, batch: list[Outgoing]) -> None:

@@ -48,6 +48,7 @@ from omq.services.network.tls import common_name
 
 if TYPE_CHECKING:
     from omq.services.amqp.host import Host
+    from omq.services.amqp091.publishing import Publishing
     from omq.services.network.accounts import Account
 
 CHANNELS_MAX: Final = 255
@@ -72,6 +73,7 @@ class Session(Line):
         self.asks = asyncio.Lock()
         self.directory = directory_of(host)
         self.hears_cancels = False
+        self.published: set[Publishing] = set()  # to which messages came together
         self.touched: dict[Channel, None] = {}  # by acknowledgements that came together
         self._channels: dict[int, Channel] = {}
         self._kept: list[Channel] = []  # of those that are over, who have something to put yet
@@ -110,6 +112,8 @@ class Session(Line):
         task.add_done_callback(self._tasks.discard)
 
     def _came(self) -> None:
+        while self.published:
+            self.published.pop().put()
         touched, self.touched = self.touched, {}
         for each in touched:
             each.carry_out()
