@@ -46,10 +46,13 @@ class Settings(MailSettings):
             raise TypeError(f"not a key of omq.conf: {', '.join(given)}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and all(
-            getattr(self, key) == getattr(other, key) for key, _ in _DEFAULTS)
+        return isinstance(other, Settings) and self._values() == other._values()
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, key) for key, _ in _DEFAULTS)
 
     # fmt: off
     journal_file_bytes: int = _number("journal", 64 * MIB, 256 * KIB, 4 * GIB,
