@@ -33,7 +33,7 @@ def test_what_is_written_is_read(info: SpoolInfo, role: Role) -> None:
     if role is Role.PRIMARY:
         assert create_spool(info.paths.root).instance == made, "a start leaves it as it is"
         return
-    said = f"a {role.value} of its instance .*10.0.0.1"
+    said = f"a {role.words} of its instance .*10.0.0.1"
     with pytest.raises(NotPrimary, match=said):
         open_spool(info.paths.root, writer=True)
     with pytest.raises(NotPrimary, match=said):
