@@ -91,7 +91,7 @@ class Runner:
                 raise  # whoever waits for it has to know
             self._pause_s = min(2 * self._pause_s, PAUSE_S[1]) if before else PAUSE_S[0]
             if before != self.error:
-                self._say(f"{error}; it will be tried again")
+                self._say(f"{error}; trying again")
             if isinstance(error, PlaceUnavailable) and self._away_at is None:
                 self._away_at = time.monotonic()
         else:
@@ -138,8 +138,8 @@ class Runner:
         waits = durable > found.lsn or bool(self.shipping.needs_base)
         return {"pid": os.getpid(), "url": self._url, "term": self._term, "shipped_lsn": found.lsn,
                 "durable_lsn": durable if self._look.known else None,
-                "waits_s": round(now - self._whole_at, 1) if waits
-                else 0.0 if self._look.known else None,
+                "waits_s": None if not self._look.known else
+                max(0.1, round(now - self._whole_at, 1)) if waits else 0.0,
                 "waits_bytes": None if self.shipping.needs_base else self._lag.bytes,
                 "last_object": found.last_object,
                 "away_s": 0.0 if self._away_at is None else round(now - self._away_at, 1),
