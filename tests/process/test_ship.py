@@ -375,8 +375,24 @@ def test_without_a_manager_nobody_says_that_all_is_there(made: Callable[..., Shi
     ship.instance.stop()  # of one that is killed the index says it
     done = ship.tool(*ship.at("omq", "ship", "run", "--once", "--to", ship.url))
     assert done.returncode == Exit.UNAVAILABLE and "omrc" in done.stderr
-    said = ship.tool(*ship.at("omq", "ship", "status")).stdout
-    assert "lost by now     not known" in said
+    said = ship.tool(*ship.at("omq", "ship", "status"))
+    assert "lost by now     not known" in said.stdout
+    assert said.returncode == Exit.NO and "-> what is not there is not known" in said.stdout
+    ship.instance.start(MANAGER)
+
+
+def test_a_place_without_a_copy_of_the_pool_saves_nothing(made: Callable[..., Ship]) -> None:
+    ship = made()
+    ship.instance.stop()
+    done = ship.tool(*ship.at("omq", "ship", "run", "--once", "--to", ship.url))
+    assert done.returncode == Exit.UNAVAILABLE, done.stderr
+    said = ship.tool(*ship.at("omq", "ship", "status"))
+    assert said.returncode == Exit.NO and "nothing can be restored from there" in said.stdout
+    assert "lost by now     not known" in said.stdout
+    nowhere = ship.tool("omqrecover", "restore", str(ship.instance.paths.root.parent / "restored"),
+                        "--from", ship.url + "-not-there")
+    assert nowhere.returncode == Exit.TEMPORARY, nowhere.stderr
+    assert "No such file" in nowhere.stderr and "tried again" not in nowhere.stderr
     ship.instance.start(MANAGER)
 
 
@@ -409,6 +425,11 @@ def test_an_object_that_is_wrong_ends_the_journal(made: Callable[..., Ship], tmp
     again = ship.restore(tmp_path / "second", "--at", str(points[0]), "--take-place")
     assert again.returncode == 0, again.stderr
     assert ship.serve(tmp_path / "second") == [b"one"]
+    if wrong == "missing":
+        files[0].unlink()  # the base was taken while it came
+        none = ship.restore(tmp_path / "third")
+        assert none.returncode == Exit.DATA and "--at" not in none.stderr
+        assert "of no use without it; there is no earlier one" in none.stderr, none.stderr
 
 
 def test_a_base_that_is_not_whole(made: Callable[..., Ship], tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_an_old_primary_does_not_serve_again(pair: Members) -> None:
         pair.make()
     taken_over(pair)
     code, said = pair.refused()
-    assert code == Exit.UNAVAILABLE and "is a former of its instance" in said, said
+    assert code == Exit.UNAVAILABLE and "is a former primary of its instance" in said, said
     found = open_spool(pair.primary.root).instance
     assert (found.role, found.term, found.member) == (Role.FORMER, 0, "former")
     assert found.primary == pair.send_of(pair.root)

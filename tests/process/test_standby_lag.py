@@ -102,7 +102,19 @@ def test_the_primary_knows_its_standby_and_what_it_lacks(pair: Pair) -> None:
     until(lambda: facts(pair).standbys_away == 1, lambda: str(members(pair)))
     done = at_primary(pair, "standby", "status")
     assert done.returncode == Exit.NO and "b: 0 frames" in done.stdout and "away for" in done.stdout
+    assert "(it has closed the line)" in done.stdout, "nothing of it was applied here"
     assert OF_INSTANCE["standbys_away"](facts(pair)) == 1
+    with client(pair) as c:
+        c.put("A", b"it does not have that")
+    (found,) = facts(pair).standbys
+    assert (found.lag_frames or 0) > 0 and found.lag_bytes is None, "nobody serves it, and it lacks"
+    assert (found.lag_s or 0) > 0
+    pair.primary.stop(MANAGER, WRITER)
+    (found,) = facts(pair).standbys
+    assert found.lag_frames is None, "nobody says"
+    assert "an unknown number of frames" in at_primary(pair, "standby", "status").stdout
+    pair.primary.start(MANAGER, WRITER)
+    pair.primary.ready()
     said = at_primary(pair, "health")
     assert said.returncode == Exit.NO and "standbys that do not follow: 1" in said.stdout
     assert 'omq_standby_following{member="b",omq_instance="default"} 0.0' in text(location(pair))
@@ -112,6 +124,21 @@ def test_the_primary_knows_its_standby_and_what_it_lacks(pair: Pair) -> None:
     assert done.returncode == 0, done.stderr
     assert members(pair) == [] and standby_holds.load(pair.primary.paths) == {}
     assert "do not follow" not in at_primary(pair, "health").stdout
+
+
+def test_a_standby_is_waited_for_once_the_manager_has_read_it(pair: Pair) -> None:
+    """Until then nothing says that what is acknowledged is on two disks."""
+    assert facts(pair).unprotected is None
+    with open(pair.primary.conf / "omq.conf", "a") as conf:
+        conf.write("\n[standby]\nstandby_sync = 1\n")
+    said = at_primary(pair, "standby", "status")
+    assert said.returncode == Exit.NO and "not in force: 0 of 1" in said.stdout, said.stdout
+    assert "omshut, then omrc" in said.stdout and facts(pair).unprotected == 1
+    pair.primary.stop(MANAGER, WRITER)
+    pair.primary.start(MANAGER, WRITER)
+    pair.primary.ready()
+    said = at_primary(pair, "standby", "status")
+    assert said.returncode == Exit.NO and "waiting: 0 of 1" in said.stdout, said.stdout
 
 
 def test_a_sender_that_is_killed_is_noticed_without_a_word_of_it(pair: Pair) -> None:

@@ -167,7 +167,7 @@ def test_who_is_no_primary_changes_nothing(omq_instance: world.Instance, role: R
                     ["omq-archive", *spool]):
         assert launch.run(command[0], command[1:]) == Exit.UNAVAILABLE, command
         said = capsys.readouterr().err
-        assert f"a {role.value} of its instance (member a)" in said and "b.example" in said, said
+        assert f"a {role.words} of its instance (member a)" in said and "b.example" in said, said
     assert launch.run("omqcheck", spool) == 0, "who looks may look"
     assert files == {p: p.read_bytes() for p in omq_instance.paths.journal.iterdir()}
     omq_instance.paths.uuid.write_bytes(before)

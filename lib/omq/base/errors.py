@@ -1090,7 +1090,7 @@ class ChannelBroken(OmqError):
 
 
 class PlaceUnavailable(OmqError):
-    """{url} is unavailable: {reason}; it will be tried again"""
+    """{url} is unavailable: {reason}"""
 
     status = 300
     exit_code = Exit.TEMPORARY

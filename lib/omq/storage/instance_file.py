@@ -55,6 +55,11 @@ class Role(Enum):
     STANDBY = "standby"  # it follows a primary
     FORMER = "former"  # it was one; another member was promoted since
 
+    @property
+    def words(self) -> str:
+        """What it is, in a sentence."""
+        return "former primary" if self is Role.FORMER else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -102,7 +102,7 @@ def refuse_others(paths: SpoolPaths, instance: Instance) -> None:
     """NotPrimary, unless it is one that serves."""
     if instance.role is Role.PRIMARY:
         return
-    raise NotPrimary(path=paths.root, role=instance.role.value, member=instance.member,
+    raise NotPrimary(path=paths.root, role=instance.role.words, member=instance.member,
                      primary=instance.primary or "not known here")
 
 

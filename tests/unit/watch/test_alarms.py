@@ -138,7 +138,9 @@ def test_what_is_wrong_with_what_ships(tmp_path: Path) -> None:
     def at(seconds: float = 0, **changes: object) -> ShipState:
         return ShipState(SHIPS | changes, 60, NOW_NS + int(seconds * NS_PER_S))
 
-    assert at(waits_s=59.0).trouble == "" and at(waits_s=None).trouble == ""
+    assert at(waits_s=59.0).trouble == ""
+    assert at(waits_s=None).trouble.startswith("what is not there is not known")
+    assert at(base_time_ns=0, waits_s=0.0).trouble.startswith("no copy of the pool is there yet")
     assert at().trouble == ("something has waited for 90 s to be shipped, 1.0 MiB of the journal "
                             "are not there; the last object there is journal/000000/000000000003")
     assert at(error="s3: no").trouble.startswith("s3: no; it has been away for 30 s, 1.0 MiB of")

@@ -85,7 +85,7 @@ def lines(state: ShipState) -> list[str]:
             else "none yet")
     return [f"{'to':<16}{found['url']}", f"{'shipped':<16}LSN {found['shipped_lsn']} of "
             f"{'unknown' if known is None else known}", f"{'lost by now':<16}"
-            + ("not known: no queue manager has run since this began" if waits is None else
+            + (shown.NOT_KNOWN if waits is None else
                f"what came in the last {duration(waits)}" + (f", {size(lacks)}" if lacks else "")
                if waits else "nothing"),
             f"{'last object':<16}{found['last_object'] or 'none'}", f"{'base':<16}{base}"]

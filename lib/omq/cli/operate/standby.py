@@ -251,7 +251,7 @@ def _register(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from omq.cli.operate.standby_status import show
 
-    return show(existing(options, tell_role=False).paths, as_json=options.json)
+    return show(existing(options, tell_role=False), as_json=options.json)
 
 
 def _aside(options: argparse.Namespace) -> int:

@@ -40,7 +40,8 @@ def send(location: Location, silence_s: float | None, name: str) -> int:
         Primary(info.paths, info.instance, line, settings.pool_poll_ms / 1000,
                     sync=bool(settings.standby_sync), conf_dir=location.conf_dir).serve()
     except StreamBroken as error:
-        say(name, str(error.fields["reason"]))  # it hangs up, or is none: so each one ends
+        # it hangs up, or is none: so each one ends
+        say(name, f"{error.fields['peer']} is served no longer: {error.fields['reason']}")
     return Exit.OK
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from omq.base.amounts import duration, size
@@ -16,19 +17,21 @@ from omq.base.paths import SpoolPaths
 from omq.cli import role
 from omq.cli.common import print_json
 from omq.format.standby import Synced
+from omq.services.daemon.options import Location
 from omq.services.standby import lease_file
-from omq.services.standby.lag import protection, standbys
+from omq.services.standby.lag import NOT_IN_FORCE, protection, standbys
 from omq.storage import journal_synced, promotions, spool, standby_holds
 from omq.storage.instance_file import Role
 
 _UNKNOWN = ("standbys.json cannot be read: journal files are kept up to standby_files_kept. Remove "
             "it while the standbys follow, and each notes itself again")
+_RESTART = "; the queue manager reads standby_sync when it starts: omshut, then omrc"
 
 
-def show(paths: SpoolPaths, *, as_json: bool) -> int:
+def show(location: Location, *, as_json: bool) -> int:
     """Print it; Exit.NO where a standby does not follow, or too few of those that are waited
     for."""
-    found = status(paths)
+    found = status(location.paths, location.conf_dir)
     members = found.get("standbys", [])
     if as_json:
         print_json(found)
@@ -39,7 +42,8 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
                 sys.stdout.write(f"{key:<16}{value}\n")
         if guard := found.get("protection"):
             sys.stdout.write(f"{'protection':<16}{guard['state']}: {len(guard['standbys'])} of "
-                             f"{guard['wanted']} standbys that replies wait for\n")
+                             f"{guard['wanted']} standbys that replies wait for"
+                             f"{_RESTART if guard['state'] == NOT_IN_FORCE else ''}\n")
         if lease := found.get("lease"):
             sys.stdout.write(f"{'lease':<16}{lease_line(lease)}\n")
         for made in found["promotions"]:
@@ -54,7 +58,7 @@ def show(paths: SpoolPaths, *, as_json: bool) -> int:
     return Exit.OK if follows and guarded and leased else Exit.NO
 
 
-def status(paths: SpoolPaths) -> dict[str, Any]:
+def status(paths: SpoolPaths, conf_dir: Path) -> dict[str, Any]:
     """What this member is, and of a standby how it is; `following` is None where nothing runs."""
     info = spool.open_spool(paths.root)
     instance = info.instance
@@ -66,7 +70,8 @@ def status(paths: SpoolPaths) -> dict[str, Any]:
     if (lease := lease_file.load(paths)) is not None:
         found["lease"] = lease.record() | {"trouble": lease.trouble}
     if instance.role is Role.PRIMARY:
-        members, guard = [each.record() for each in standbys(paths)], protection(paths)
+        members, guard = [each.record() for each in standbys(paths)], protection(
+            paths, conf_dir)
         return found | {"holds_unknown": _UNKNOWN if standby_holds.load(paths) is None else "",
                         "protection": guard.record() if guard else None, "standbys": members}
     if instance.role is not Role.STANDBY:
@@ -93,7 +98,7 @@ def standby_line(state: dict[str, Any]) -> str:
     frames, seconds = state["lag_frames"], state["lag_s"]
     lacks = state.get("lag_bytes")
     behind = "lag not known" if seconds is None else (
-        f"{'a new term' if frames is None else f'{frames} frames'}, "
+        f"{_frames(frames, following=state['following'])}, "
         f"{'' if lacks is None else size(lacks) + ', '}{duration(seconds)} behind")
     away = state["away_s"]
     how = "" if state["following"] else (
@@ -101,3 +106,9 @@ def standby_line(state: dict[str, Any]) -> str:
     why = f" ({state['error']})" if state.get("error") else ""
     why += f"; {state['conf']}" if state.get("conf") else ""
     return f"{state['member']}: {behind}{how}{why}"
+
+
+def _frames(frames: int | None, *, following: bool) -> str:
+    if frames is None:
+        return "a new term" if following else "an unknown number of frames"
+    return f"{frames} frames"

@@ -112,8 +112,8 @@ class Facts:
 
     @property
     def unprotected(self) -> float | None:
-        """1: fewer standbys answer than replies wait for, or the lease is over; None: replies wait
-        for nothing."""
+        """1: fewer standbys answer than `standby_sync` wants, or it is not in force, or the lease
+        is over; None: replies wait for nothing, and are to wait for nothing."""
         return None if self.protection is None else float(
             self.protection.state not in ("synced", "leased"))
 
@@ -151,7 +151,8 @@ def gather(location: Location) -> Facts:
     services, gates, wrong = _told(location)
     rest = (services, gates, _pending(location.paths), not wrong,
             _disk_bytes(str(location.paths.journal)))
-    members, guard = standbys(location.paths), protection(location.paths)
+    members, guard = standbys(location.paths), protection(
+        location.paths, location.conf_dir)
     lease = lease_file.watched(location.paths, location.conf_dir)
     shipping = shown.watched(location.paths, location.conf_dir)
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)

@@ -55,7 +55,7 @@ _SENTENCES: Final[dict[str, tuple[str, str]]] = {
                         "omq-standby there"),
     "standby_lag_s": ("a standby lacks what was acknowledged {age} ago",
                       "omq standby status; look at its disk and the line to it"),
-    "unprotected": ("fewer standbys answer than replies wait for, or the lease is over",
+    "unprotected": ("fewer standbys answer than standby_sync wants, or the lease is over",
                     "omq standby status says which, and whether replies wait or go on alone"),
     "lease_trouble": ("this member could not take part in a failover",
                       "omq standby status says why: lease"),

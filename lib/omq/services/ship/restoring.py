@@ -165,7 +165,7 @@ class Restoring:
                     if piece.kind is PieceKind.BLOCK:
                         made.time_ns = int(BLOCK.as_dict(piece.payload)["time"])
             except (PlaceDamaged, StreamBroken) as error:
-                raise self._no_further(name, error, session) from error
+                raise self._no_further(name, error, session, base) from error
             sequence, previous, made.objects = sequence + 1, seal.crc, made.objects + 1
             if held >= SETTLE_BYTES:
                 session.settle()
@@ -179,11 +179,18 @@ class Restoring:
         objects = journal_objects(self._place, base.term, since=base)
         return objects[-1][1] if objects else base.journal - 1
 
-    def _no_further(self, name: str, error: PlaceDamaged | StreamBroken, session: Receiving
-                    ) -> PlaceDamaged:
+    def _no_further(self, name: str, error: PlaceDamaged | StreamBroken, session: Receiving,
+                    base: Base) -> PlaceDamaged:
         """After that nothing counts; who can do with less says so."""
         lsn = session.mirror.lsn
+        if lsn >= base.lsn:
+            left = f"what comes before it can be had: --at {lsn}"
+        else:
+            older = [each.lsn for each in bases_of(self._place) if each.lsn < base.lsn]
+            left = (f"the base of {iso_time(base.time_ns)} is of no use without it; "
+                    + (f"an earlier one may be: --at {older[-1]}" if older
+                       else "there is no earlier one"))
         return PlaceDamaged(url=self._place.url, name=name, reason=f"{error.fields['reason']}; "
-                            f"what comes before it can be had: --at {lsn}")
+                            f"{left}")
 
 

@@ -88,7 +88,7 @@ class Runner:
             self._base = None
             self._pause_s = min(2 * self._pause_s, PAUSE_S[1]) if self.error else PAUSE_S[0]
             if str(error) != self.error:
-                self._say(str(error))
+                self._say(f"{error}; trying again")
             self.error, more = str(error), False
             if isinstance(error, PlaceUnavailable) and self._away_at is None:
                 self._away_at = time.monotonic()
@@ -136,8 +136,8 @@ class Runner:
         waits = durable > found.lsn or bool(self.shipping.needs_base)
         return {"pid": os.getpid(), "url": self._url, "term": self._term, "shipped_lsn": found.lsn,
                 "durable_lsn": durable if self._look.known else None,
-                "waits_s": round(now - self._whole_at, 1) if waits
-                else 0.0 if self._look.known else None,
+                "waits_s": None if not self._look.known else
+                max(0.1, round(now - self._whole_at, 1)) if waits else 0.0,
                 "waits_bytes": None if self.shipping.needs_base else self._lag.bytes,
                 "last_object": found.last_object,
                 "away_s": 0.0 if self._away_at is None else round(now - self._away_at, 1),

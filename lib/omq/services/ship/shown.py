@@ -25,6 +25,7 @@ from omq.base.settings import Settings
 SILENT_S: Final = 60
 """A runner says something each second."""
 _BYTES_MAX: Final = 65536
+NOT_KNOWN: Final = "not known: no queue manager has run since this began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,12 @@ class ShipState:
             away = self.found.get("away_s") or 0.0
             return (str(self.found["error"]) + (f"; it has been away for {duration(away)}"
                                                 if away else "") + self._last())
+        if not self.found["base_time_ns"]:
+            return "no copy of the pool is there yet, so nothing can be restored from there"
         waits = self.waits_s
-        if waits is not None and waits > self.late_s:
+        if waits is None:
+            return f"what is not there is {NOT_KNOWN}; start it with omrc"
+        if waits > self.late_s:
             return f"something has waited for {duration(waits)} to be shipped{self._last()}"
         return ""
 

@@ -354,7 +354,7 @@ class Keeper:
         if program.name not in ("", "rejoin"):
             program.stop(STOP_S)
         elif not program.name and not self._settings.standby_rejoin:
-            self._fatal = NotPrimary(path=self._paths.root, role="former",
+            self._fatal = NotPrimary(path=self._paths.root, role=Role.FORMER.words,
                                      member=self._instance.member, primary=self._instance.primary)
         elif not program.name and (way := self._way_to_holder()):
             program.start("rejoin", ("omq", "standby", "rejoin", "--member",

@@ -8,9 +8,11 @@ are those of the journal that the manager has written since the standby was last
 place in it, at most those of STEP_NS too many; None: it has not caught up since this line, or this
 manager, began.
 
-A line that ends is noted, too, and the file stays: a standby that is away is known. Ages are
-measured by time since boot, so a clock that is set makes nobody silent; a file of before a reboot
-says a time that is not over yet, or long over, and counts as old.
+A line that ends is noted, too, and the file stays: a standby that is away is known. Nobody notes
+then how far the primary has gone on, so whoever looks asks its index; frames are None where there
+is none, and bytes are None unless it lacks nothing. Ages are measured by time since boot, so a
+clock that is set makes nobody silent; a file of before a reboot says a time that is not over yet,
+or long over, and counts as old.
 
 Errors: none: the notes are for people (omq.base.side_files).
 """
@@ -24,10 +26,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from omq.base import clock, modes, side_files
+from omq.base.config import load_settings
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
+from omq.format.index import COUNTERS_AT, TABLES_AT, Counter
 from omq.storage import durable, standby_holds
 from omq.storage.instance_file import LEAP, is_member_name
+from omq.storage.segment import AttachedIndex
 
 STEP_NS: Final = clock.NS_PER_S // 4  # between two samples
 SAMPLES_MAX: Final = 1024
@@ -160,14 +165,32 @@ def _state(paths: SpoolPaths, member: str) -> StandbyState:
         return StandbyState(member, following=True, acked_lsn=acked, primary_lsn=primary,
                             lag_frames=frames, lag_s=lag_s, away_s=0.0, lag_bytes=lacks, conf=conf)
     away = max(0, age if age >= 0 else clock.wall_ns() - time_ns) / clock.NS_PER_S
-    return StandbyState(member, following=False, acked_lsn=acked, primary_lsn=primary,
-                        lag_frames=frames, lag_s=lag_s + away, away_s=away, lag_bytes=lacks,
-                        error=error, conf=conf)
+    here = _durable_lsn(paths)
+    behind = max(0, (0 if here is None else max(here, primary)) - acked)
+    return StandbyState(
+        member, following=False, acked_lsn=acked, primary_lsn=max(primary, here or 0),
+        lag_frames=behind if here is not None and behind < LEAP else None,
+        lag_s=0.0 if here is not None and not behind else lag_s + away, away_s=away,
+        lag_bytes=0 if here is not None and not behind else None, error=error, conf=conf)
+
+
+def _durable_lsn(paths: SpoolPaths) -> int | None:
+    """Of the primary, as the manager that runs, or was killed, says; None: nobody does."""
+    try:
+        attached = AttachedIndex(paths)
+    except (OmqError, OSError):
+        return None
+    try:
+        with attached.buffer[COUNTERS_AT:TABLES_AT] as raw, raw.cast("Q") as counters:
+            return int(counters[Counter.DURABLE_LSN])
+    finally:
+        attached.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What an acknowledgement of the primary means: synced, waiting, alone (it says so itself)."""
+    """What an acknowledgement of the primary means: synced, waiting, alone (it says so itself), or
+    NOT_IN_FORCE."""
 
     state: str
     wanted: int
@@ -178,8 +201,23 @@ class Protected:
         return asdict(self)
 
 
-def protection(paths: SpoolPaths) -> Protected | None:
+NOT_IN_FORCE: Final = "not in force"
+"""A state: omq.conf wants more than the queue manager that runs, or ran last, has read there."""
+
+
+def protection(paths: SpoolPaths, conf_dir: Path) -> Protected | None:
     """As the queue manager that runs, or ran last, has told; None: nothing waits for standbys."""
+    told = _told(paths)
+    try:
+        wanted = load_settings(conf_dir).standby_sync
+    except OmqError:
+        return told  # whoever starts with it says so
+    if wanted > (0 if told is None else told.wanted):
+        return Protected(NOT_IN_FORCE, wanted, ())
+    return told
+
+
+def _told(paths: SpoolPaths) -> Protected | None:
     try:
         found = json.loads(side_files.read(paths.protection, _BYTES_MAX) or b"")
         return Protected(str(found["state"]), int(found["wanted"]), tuple(map(str, found[

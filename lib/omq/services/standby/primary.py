@@ -71,7 +71,7 @@ class Primary:
             if self._sending.superseded:
                 self._step_down()
             self._refuse(error)
-            self._error = str(error)
+            self._error = str(error.fields["reason"])
             raise
         except OmqError as error:
             self._refuse(error)
