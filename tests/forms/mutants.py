@@ -441,8 +441,6 @@ MUTANTS: Final = (
             "            self._groups.count(entry, group, 1)\n", "            pass\n"),
     _mutant("who comes without a number changes nothing", "groups",
             "        if number or self._numbered:\n", "        if number:\n"),
-    _mutant("a number makes another group", "groups", "if number or group in self._numbered:",
-            "if True:"),
     _mutant("numbers that leave are counted", "groups",
             "            self._groups.count(entry, group, -1)\n", "            pass\n"),
     _mutant("a group that is whole by a settlement tells nobody", "groups",
