@@ -27,7 +27,8 @@ SEEDS: Final = ("1", "2", "2 quiet", "4 quiet", "1 quiet", "6 quiet", "3", "4", 
                 "14 numbered", "1 refused", "2 refused", "3 back refused", "1 members", "3 members",
                 "5 fuzz members", "6 fuzz members", "2 members quiet", "1 barriers", "2 barriers",
                 "2 keyed back", "1 staged", "2 staged", "3 staged", "4 staged members",
-                "5 staged back", "1 quiet bounds", "1 quiet limited", "4 quiet limited")
+                "2 refused staged", "5 fuzz staged", "5 staged back", "1 quiet bounds",
+                "1 quiet limited", "4 quiet limited")
 OF_KEYS: Final = ("fast/limited_keys.py", "fast/values.py")
 """Files of which most mutants show where queues have keys."""
 OF_UNITS: Final = ("fast/unit_parts.py",)
