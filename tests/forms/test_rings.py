@@ -40,3 +40,12 @@ def test_a_key_and_its_number_are_those_of_the_descriptor(number: int) -> None:
     assert rings.key(memoryview(b"xx" + payload), 2) == group_of(payload)[0]
     assert rings.number == number
     assert rings.key(memoryview(payload[: GROUP_AT + 5]), 0) == 0
+
+
+def test_ids_that_begin_alike_are_told_apart() -> None:
+    """Some of them have the same place among the recent ones."""
+    rings = source(name="groups").Rings(Way().core, Way().t, None)
+    for _ in range(2):
+        for number in range(1500):
+            payload = encode(Descriptor(group_id=b"g" * 16 + b"%d" % number), [], b"", b"")
+            assert rings.key(memoryview(payload), 0) == group_of(payload)[0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from omq.base import errors
-from omq.core.engine.state import IDEL
+from omq.core.engine.state import IDEL, POISON
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.server.fast_server import FastServer
@@ -207,3 +207,14 @@ def test_a_unit_that_is_refused_behind_kept_parts_leaves_nothing(instance: Insta
     nothing_kept(instance)
     assert part(instance, who, Operation.STAGE, 2) == (2, 0, 0)
     assert part(instance, who, Operation.COMMIT, 1, want=3) == (3, 1, 0)
+
+
+@pytest.mark.parametrize("queue", [0, IDEL, POISON, 60_000])
+def test_a_part_for_no_queue_of_users_is_refused_when_it_comes(instance: Instance, queue: int
+                                                               ) -> None:
+    who = client(instance)
+    ready = encoded(draft([Part(B, 4)], b"x"))
+    ready.queue = queue
+    assert isinstance(ask(instance, who, Operation.STAGE, area=ready.head(0) + ready.payload,
+                          count=1, length=len(ready.payload)), errors.BadRequest)
+    nothing_kept(instance)

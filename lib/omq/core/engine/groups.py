@@ -132,7 +132,7 @@ class Groups:
             after[last] = before[front] = entry
             before[entry], after[entry] = last, front
         self.count(entry, group, 1)
-        return front == entry
+        return bool(front == entry)
 
     def leave(self, entry: int) -> tuple[int, int]:
         """It leaves its queue. The entry that has the turn now, and the front of its group if that
