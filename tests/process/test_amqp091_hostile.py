@@ -184,12 +184,16 @@ def test_what_came_before_a_mistake_is_put(world: AmqpWorld) -> None:
         client.says(commands.Confirm.Select())
         client.awaits(commands.Confirm.SelectOk)
         for number in range(2):  # after these its puts need no thread
-            client.line.sendall(published("A", b"%d" % number))
+            client.line.sendall(published("A", b"%d" % number, mode=2))
             client.awaits(commands.Basic.Ack)
-        client.line.sendall(b"".join(published("A", b"%d" % number) for number in range(2, 9))
-                            + published("A", b"x")[:-1] + b"!")
+        for number in range(2, 200):  # they come while those before are under way
+            client.line.sendall(published("A", b"%d" % number, mode=2))
+        client.line.sendall(b"".join(
+            published("A", b"%d" % number, mode=2) for number in range(200, 209))
+            + published("A", b"x")[:-1] + b"!")
         client.awaits(commands.Connection.Close)
-    assert [message.body for message in world.left("A")] == [b"%d" % number for number in range(9)]
+    assert [message.body for message in world.left("A")] == [
+        b"%d" % number for number in range(209)]
 
 
 def test_a_body_in_small_frames(world: AmqpWorld) -> None:
