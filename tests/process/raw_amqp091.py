@@ -62,11 +62,12 @@ def opening(*, heartbeat: int = 0, user: str = "daemon", frame_max: int = 0) -> 
         frame.marshal(commands.Channel.Open(), 1)))
 
 
-def published(queue: str, data: bytes, **said: Any) -> bytes:
-    """basic.publish with its content."""
+def published(queue: str, data: bytes, *, mode: int | None = None, **said: Any) -> bytes:
+    """basic.publish with its content; `mode` 2: it is persistent."""
     return b"".join((
         frame.marshal(commands.Basic.Publish(routing_key=queue, **said), 1),
-        frame.marshal(header.ContentHeader(0, len(data), commands.Basic.Properties()), 1),
+        frame.marshal(header.ContentHeader(0, len(data), commands.Basic.Properties(
+            delivery_mode=mode)), 1),
         *([frame.marshal(body.ContentBody(data), 1)] if data else [])))
 
 

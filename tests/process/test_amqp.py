@@ -13,6 +13,7 @@ import pytest
 
 from tests.process.amqp_world import PASSWORD, SERVER, AmqpWorld, amqp_world, needs_proton
 from tests.process.instance import MANAGER
+from tests.waiting import until
 
 needs_proton()
 
@@ -243,6 +244,33 @@ def test_a_full_queue_makes_senders_wait(world: AmqpWorld) -> None:
                     message.done()
         assert bodies == [b"2", b"3"]
         connection.close()
+        native.queues.delete("SMALL")
+
+
+def test_puts_that_come_while_others_are_under_way(world: AmqpWorld) -> None:
+    """By the event loop: each once, and in the order of its link. A queue that is full is tried
+    again at the pace of amqp_retry_ms, with an event."""
+    with world.connect() as native:
+        native.queues.define("SMALL", max_depth=2)
+        connection = connected(world)
+        sender, small = connection.create_sender("A"), connection.create_sender("SMALL")
+        for each in (sender, small):
+            for number in range(2):  # the first goes by a thread, and makes its name known
+                each.send(Message(body=b"%d" % number, durable=True, inferred=True))
+        link = sender.link
+        for number in range(2, 600):
+            link.send(Message(body=b"%d" % number, durable=True, inferred=True))
+            if not number % 10:  # ten in a write, which comes while those before are under way
+                connection.wait(lambda link=link: link.credit > 10 and not link.queued)
+        connection.wait(lambda: not link.queued)
+        with pytest.raises(Exception, match="timed out"):
+            small.send(Message(body=b"2", durable=True, inferred=True), timeout=0.5)
+        until(lambda: [each for each in world.events(1592) if each["queue"] == "SMALL"])
+        assert [message.body for message in world.drain("SMALL")] == [b"0", b"1"]
+        small.send(Message(body=b"3", durable=True, inferred=True))
+        assert [message.body for message in world.drain("SMALL")] == [b"2", b"3"]
+        connection.close()
+        assert [message.body for message in world.left("A")] == [b"%d" % n for n in range(600)]
         native.queues.delete("SMALL")
 
 

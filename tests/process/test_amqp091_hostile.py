@@ -178,6 +178,24 @@ def test_frames_over_what_was_agreed(world: AmqpWorld) -> None:
     assert b"frame-max is 4096 at least" in data
 
 
+def test_what_came_before_a_mistake_is_put(world: AmqpWorld) -> None:
+    """In the same write, of a client that then is cut off: nobody said that it is not wanted."""
+    with raw(world) as client:
+        client.says(commands.Confirm.Select())
+        client.awaits(commands.Confirm.SelectOk)
+        for number in range(2):  # after these its puts need no thread
+            client.line.sendall(published("A", b"%d" % number, mode=2))
+            client.awaits(commands.Basic.Ack)
+        for number in range(2, 200):  # they come while those before are under way
+            client.line.sendall(published("A", b"%d" % number, mode=2))
+        client.line.sendall(b"".join(
+            published("A", b"%d" % number, mode=2) for number in range(200, 209))
+            + published("A", b"x")[:-1] + b"!")
+        client.awaits(commands.Connection.Close)
+    assert [message.body for message in world.left("A")] == [
+        b"%d" % number for number in range(209)]
+
+
 def test_a_body_in_small_frames(world: AmqpWorld) -> None:
     body = bytes(range(256)) * 100
     connection = connected(world, frame_max=4096)

@@ -36,6 +36,10 @@ class Line:
         self.answers, self.refusal = refusal is None, refusal
         self._bell.send(b"!")
 
+    def asked_more_than(self, count: int, told: object) -> Callable[[], bool]:
+        """Or something is told."""
+        return lambda: bool(told) or len(self.requests) > count
+
     def end(self) -> None:
         self.gone = True
         self._bell.close()
@@ -134,6 +138,9 @@ class Told:
         return self.puts.begin((queue,), [Outgoing(body=each) for each in bodies],
                                lambda told: self._heard(name, told))
 
+    def more_than(self, count: int) -> Callable[[], bool]:
+        return lambda: len(self.fates) > count
+
     def _heard(self, name: str, told: list[PutResult]) -> None:
         assert name not in self.fates, "a batch is told of once"
         self.fates[name] = [each.fate for each in told]
@@ -183,7 +190,7 @@ def test_alone_at_once_and_others_together(world: World) -> None:
         for _ in range(4):
             count = len(told.fates)
             line.ring()
-            await until(lambda count=count: len(told.fates) > count)
+            await until(told.more_than(count))
         assert line.requests[1:3] == [[b"2", b"4", b"5"], [b"3"]], "by queues, in turns"
         assert len(line.requests[3]) == 8 and not world.threads
         assert told.fates["1"] == told.fates["2"] == told.fates["3"] == [Fate.PUT]
@@ -224,7 +231,7 @@ def test_more_than_a_request_has_room_for(world: World) -> None:
         for count in (1, 2, 3):
             assert len(world.lines[0].requests) == count and not told.fates
             world.lines[0].ring()
-            await until(lambda count=count: told.fates or len(world.lines[0].requests) > count)
+            await until(world.lines[0].asked_more_than(count, told.fates))
         assert world.lines[0].requests == [[b"1", b"2"], [b"3", b"4"], [b"5"]]
         assert told.fates == {"12345": [Fate.PUT] * 5}
 
@@ -260,7 +267,7 @@ def test_a_name_that_is_not_known_or_not_any_more(world: World) -> None:
     async def work(puts: QuickPuts, told: Told) -> None:
         told.begin("NEW", b"1")
         await until(lambda: told.fates)
-        assert world.threads == [("NEW", [b"1"])] and not world.lines[0].forgot
+        assert world.threads == [("NEW", [b"1"])] and [each.forgot for each in world.lines] == [False]
         told.begin("A", b"2")
         world.lines[0].ring(QueueGone(queue="A"))
         await until(lambda: "2" in told.fates)
