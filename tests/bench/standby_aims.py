@@ -37,6 +37,7 @@ from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.format.index import Counter
 from omq.services.pool.live_index import LiveIndex
+from tests.bench.peers.processes import pause
 from tests.bench.standby_sync import putting, running_primary
 from tests.process.instance import MANAGER, WRITER, Instance
 from tests.process.processes import WAIT_S, start_program
@@ -239,7 +240,7 @@ def _put_until_killed(primary: Instance, pair: Pair, ship: Ship, seconds: float)
     client = subprocess.Popen([sys.executable, "-c", PUT, str(primary.root)],
                               stdout=subprocess.PIPE, text=True)
     assert client.stdout is not None and client.stdout.readline() == "ready\n"
-    time.sleep(seconds)  # so long is what was asked for
+    pause(seconds)  # so long is what was asked for
     for child in (*pair.children, *ship.children):  # first: what is not there by now is lost
         child.send_signal(signal.SIGKILL)
     primary.kill(MANAGER, WRITER)

@@ -65,6 +65,10 @@ FRAME = Layout(
 )
 _at = {name: place for place, name in enumerate(FRAME.names)}
 FRAME_TYPE, FRAME_FLAGS, FRAME_QUEUE = map(FRAME.offset, ("type", "flags", "queue"))
+_COUNT_AT = BLOCK.offset("count")
+PAYLOAD = Layout("length:I crc:I offset:I", 12)  # these fields of a frame
+PAYLOAD_AT = FRAME.offset("length")
+assert [FRAME.offset(name) - PAYLOAD_AT for name in PAYLOAD.names] == [0, 4, 8]
 RELOCATION = Layout("qpool:Q location:I offset:I record:I file:I", 24)  # payload of RELOCATE: rows
 NEWEST = Layout(
     "magic:4s crc:I version:H spare:H number:I uuid:16s epoch:Q first_lsn:Q term:I "
@@ -245,6 +249,11 @@ class BlockHeader:
 def block_length(count: int, payload: int, page: int) -> int:
     """Bytes that a block occupies: whole pages."""
     return -(-(BLOCK.size + FRAME.size * count + payload) // page) * page
+
+
+def frame_count(data: bytes | memoryview) -> int:
+    """Of a block, as its header says."""
+    return int.from_bytes(data[_COUNT_AT : _COUNT_AT + 4], "little")
 
 
 def frame_bytes(data: bytes | memoryview, count: int, place: int) -> bytes:

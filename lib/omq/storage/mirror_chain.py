@@ -20,18 +20,12 @@ Errors: none.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
-from typing import Final
 
 from omq.base.checksum import crc32c
-from omq.format.journal import BLOCK, FRAME, BlockHeader
+from omq.format.journal import BLOCK, FRAME, PAYLOAD, PAYLOAD_AT, BlockHeader
 from omq.format.standby import Synced
 from omq.storage.journal_scan import FileScan, has_containers
-
-_PAYLOAD: Final = struct.Struct("<III")
-_PAYLOAD_AT: Final = FRAME.offset("length")
-assert (FRAME.offset("crc"), FRAME.offset("offset")) == (_PAYLOAD_AT + 4, _PAYLOAD_AT + 8)
 
 
 def is_certain(header: BlockHeader, data: bytes | memoryview) -> bool:
@@ -41,8 +35,8 @@ def is_certain(header: BlockHeader, data: bytes | memoryview) -> bool:
 
 def has_payloads(header: BlockHeader, data: bytes | memoryview) -> bool:
     """Whether each payload passes the CRC of its frame; of a block whose own CRC is right."""
-    at, view, take = header.payload_at, memoryview(data), _PAYLOAD.unpack_from
-    for place in range(BLOCK.size + _PAYLOAD_AT, at, FRAME.size):
+    at, view, take = header.payload_at, memoryview(data), PAYLOAD.unpack_from
+    for place in range(BLOCK.size + PAYLOAD_AT, at, FRAME.size):
         length, crc, offset = take(view, place)
         end = offset + length
         if length and (end > header.payload or crc32c(view[at + offset : at + end]) != crc):

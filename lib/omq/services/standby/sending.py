@@ -21,7 +21,6 @@ JournalSource.
 from __future__ import annotations
 
 import json
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,7 +32,7 @@ import numpy as np
 from omq.base.errors import SpoolFull, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.findings import Finding
-from omq.format.journal import BLOCK, FRAME, FrameFlag
+from omq.format.journal import BLOCK, FRAME, FrameFlag, frame_count
 from omq.format.standby import SYNCED, Piece, PieceKind, Synced, decode_synced
 from omq.services.standby.ask_members import answer, is_asked
 from omq.storage import promotions, standby_holds
@@ -47,8 +46,6 @@ HELD_S: Final = 1.0
 it forgotten. In between each ACK would be a look at a file, and a client may wait for it."""
 CHUNK_BYTES: Final = 1 << 20  # of a container in one piece
 _CONTAINER: Final = int(FrameFlag.CONTAINER)
-_COUNT: Final = struct.Struct("<I")
-_COUNT_AT: Final = BLOCK.offset("count")
 
 
 class Sending:
@@ -150,7 +147,7 @@ class Sending:
     def _containers(self, block: Piece) -> Iterator[Piece]:
         """Those that the block's messages name."""
         data = memoryview(block.payload)
-        count = _COUNT.unpack_from(data, _COUNT_AT)[0]
+        count = frame_count(data)
         if not has_containers(data, count):
             return
         frames = FRAME.array(data, count, BLOCK.size)
