@@ -7,6 +7,7 @@ import pytest
 
 from omq.base import errors
 from omq.core.engine.state import IDEL, POISON
+from omq.format.index import Counter
 from omq.format.message import Part
 from omq.format.wire import SETTLE, Operation, Settlement
 from omq.ipc.server.fast_server import FastServer
@@ -218,3 +219,25 @@ def test_a_part_for_no_queue_of_users_is_refused_when_it_comes(instance: Instanc
     assert isinstance(ask(instance, who, Operation.STAGE, area=ready.head(0) + ready.payload,
                           count=1, length=len(ready.payload)), errors.BadRequest)
     nothing_kept(instance)
+
+
+def test_parts_that_do_not_fit_behind_others_are_a_block_of_their_own(instance: Instance) -> None:
+    who, other = client(instance), client(instance, 1)
+    part(instance, who, Operation.COMMIT, want=1)
+    part(instance, other, Operation.COMMIT, want=1)
+    assert part(instance, who, Operation.STAGE, 2, 3000) == (2, 0, 0)
+    t = instance.core.t
+
+    def commit(client_: Client, new: int, want: int) -> None:
+        ready = [encoded(draft([Part(B, 4)], bytes(3000))) for _ in range(new)]
+        size = len(ready[0].payload)
+        area = b"".join([*(e.head(i * size) for i, e in enumerate(ready)),
+                         *(e.payload for e in ready)])
+        instance.request(client_, Operation.COMMIT, area=area, count=new, length=new * size,
+                         want=want)
+
+    before = t.counters[Counter.GROUPS]
+    instance.group(lambda: commit(other, 4, 4), lambda: commit(who, 2, 4))
+    assert (instance.reply(other), instance.reply(who)) == ((4, 3, 0), (4, 7, 0))
+    assert t.counters[Counter.GROUPS] - before == 2
+    assert all(len(instance.body(qpool)) > 3000 for qpool in range(3, 11))
