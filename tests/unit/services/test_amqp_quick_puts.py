@@ -267,7 +267,8 @@ def test_a_name_that_is_not_known_or_not_any_more(world: World) -> None:
     async def work(puts: QuickPuts, told: Told) -> None:
         told.begin("NEW", b"1")
         await until(lambda: told.fates)
-        assert world.threads == [("NEW", [b"1"])] and [each.forgot for each in world.lines] == [False]
+        assert world.threads == [("NEW", [b"1"])]
+        assert [each.forgot for each in world.lines] == [False]
         told.begin("A", b"2")
         world.lines[0].ring(QueueGone(queue="A"))
         await until(lambda: "2" in told.fates)
