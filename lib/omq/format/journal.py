@@ -35,6 +35,7 @@ One that is prepared has two blocks, and is in doubt between them (ADR 0038).
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
@@ -66,9 +67,9 @@ FRAME = Layout(
 _at = {name: place for place, name in enumerate(FRAME.names)}
 FRAME_TYPE, FRAME_FLAGS, FRAME_QUEUE = map(FRAME.offset, ("type", "flags", "queue"))
 _COUNT_AT = BLOCK.offset("count")
-PAYLOAD = Layout("length:I crc:I offset:I", 12)  # these fields of a frame
+PAYLOAD = struct.Struct("<III")  # length, crc and offset of a frame
 PAYLOAD_AT = FRAME.offset("length")
-assert [FRAME.offset(name) - PAYLOAD_AT for name in PAYLOAD.names] == [0, 4, 8]
+assert [FRAME.offset(name) - PAYLOAD_AT for name in ("length", "crc", "offset")] == [0, 4, 8]
 RELOCATION = Layout("qpool:Q location:I offset:I record:I file:I", 24)  # payload of RELOCATE: rows
 NEWEST = Layout(
     "magic:4s crc:I version:H spare:H number:I uuid:16s epoch:Q first_lsn:Q term:I "
