@@ -454,8 +454,6 @@ MUTANTS: Final = (
             "            if self._drop(entry, chain) or True:\n"),
     _mutant("the next of a group is no front", "groups",
             "                self._enter(following, chain)\n", "                pass\n"),
-    _mutant("a group of another queue is joined", "groups",
-            "\n                and self._c.e_queue[entry] == queue)", ")"),
     _mutant("a group of the same hash is joined", "groups",
             "return (self._keys[self._c.e_message[entry]] == key\n                and ",
             "return bool("),

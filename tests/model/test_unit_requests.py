@@ -194,6 +194,10 @@ def test_a_part_that_is_not_plain_makes_the_unit_the_engines(instance: Instance)
     t = instance.core.t
     assert [t.m_parts[t.slot_of(qpool)] for qpool in range(1, 6)] == [1, 1, 2, 1, 1]
     assert (plane.kept, plane.bytes_by_user.total()) == ({}, 0)
+    assert ask(instance, who, Operation.STAGE, area=area, count=1,
+               length=len(ready.payload)) == (1, 0, 0)
+    assert isinstance(part(instance, who, Operation.COMMIT, 1, want=1), errors.BadRequest)
+    assert t.messages.used == 5
 
 
 def test_a_unit_that_is_refused_behind_kept_parts_leaves_nothing(instance: Instance) -> None:
