@@ -150,7 +150,7 @@ class FlatWay(Way):
 
     def __init__(self, rules: LimitRules, module: ModuleType) -> None:
         super().__init__(rules)
-        self.keys = module.Keys(self.core, self.t)
+        self.keys = module.Keys(self.core, self.t, 1024)
 
     def came(self, entry: int, key: int) -> None:
         self.keys.forget()

@@ -202,6 +202,7 @@ def failover_loop(folders: tuple[Path, Path], scratch: Path, count: int, seed: i
     try:
         members.waits(waits=True)
         members.run.start()
+        members.run.ready()
         load = Load(members.run, place)
         for number in range(count):
             members.join()
