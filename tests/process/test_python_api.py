@@ -422,8 +422,8 @@ class Calls:
 
     def look(self, frame: Any, event: str, _: object) -> None:
         path = frame.f_code.co_filename
-        if event == "call" and "/omq/" in path:
-            self.seen[f"{path.rpartition('/omq/')[2]}:{frame.f_code.co_qualname}"] += 1
+        if event == "call" and "/lib/omq/" in path:
+            self.seen[f"{path.rpartition('/lib/omq/')[2]}:{frame.f_code.co_qualname}"] += 1
 
     def of_each_put(self) -> set[str]:
         """Those that every second put passes, or more."""
