@@ -7,8 +7,8 @@ but
 2. the files that took longer than LIMIT_S where they were recorded (tests/durations.json);
 3. of cases of one kind (tests/share.py) all but a third.
 
-`make test-all` runs everything. Of what `make test` leaves out CI runs a sixth of the files and a
-third of the cases of 3., which ones its commit says (ADR 0209); with OMQ_LONG_FILES=1/1 all files.
+`make test-all` runs everything. Of what `make test` leaves out CI runs an eighth of the files and a
+third of the cases of 3., which ones its commit says (ADR 0226); with OMQ_LONG_FILES=1/1 all files.
 Nothing is left out silently: the end of each says what, and how to run it.
 """
 

@@ -3,9 +3,10 @@ comes out of a packed environment: the tables are those that one process makes w
 
 Of a million messages on local-cluster and on a standalone master with two workers, and of fewer, in
 two batches, with archive and tables in a real S3 server (moto's), without a jar: there one of the
-executors is killed while messages are written. A run of CI takes one of the three, by turns, `make
-test-all` all of them (ADR 0157). OMQ_CLUSTER_MESSAGES sets the number for all three. Of 60,000 each
-batch has more than a driver writes and reads itself; its heap is 1 GiB, Spark's default.
+executors is killed while messages are written. A run of CI takes one of the three, by turns, with
+60,000 messages, `make test-all` all of them (ADR 0226). OMQ_CLUSTER_MESSAGES is that number. Of
+60,000 each batch has more than a driver writes and reads itself; its heap is 1 GiB, Spark's
+default.
 """
 
 from __future__ import annotations

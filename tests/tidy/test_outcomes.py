@@ -124,5 +124,5 @@ def test_ci_leaves_no_test_out_in_all_shares() -> None:
     assert {"machines", "spark", "foreign", "long", "lint_and_units", "storms"} <= lanes
     assert 'here machines 1 "$FILES" tests/system' in text
     assert 'here spark 2 "$FILES" tests/spark' in text
-    assert "\nFILES=--long-files=${OMQ_LONG_FILES-$((16#${commit:8:8} % 6 + 1))/6}\n" in text
+    assert "\nFILES=--long-files=${OMQ_LONG_FILES-$((16#${commit:8:8} % 8 + 1))/8}\n" in text
     assert "--only long" in text and 'here storms 1 "$ROOTS"' in text
