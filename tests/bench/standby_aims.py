@@ -142,7 +142,7 @@ def asynchronous(folder: Path, messages: int, seconds: float, rounds: int) -> st
 def promotion(folder: Path, messages: int, seconds: float, rounds: int) -> str:
     """See the module."""
     del seconds, rounds
-    with running_primary(folder, messages + 10_000) as primary:
+    with running_primary(folder, messages * 11 // 10 + 10_000) as primary:
         pair = Pair(primary, folder / "standby")
         pair.log.touch()
         try:
@@ -180,7 +180,7 @@ def promotion(folder: Path, messages: int, seconds: float, rounds: int) -> str:
 def restore(folder: Path, messages: int, seconds: float, rounds: int) -> str:
     """See the module."""
     del seconds, rounds
-    with running_primary(folder, messages + 10_000) as primary:
+    with running_primary(folder, messages * 11 // 10 + 10_000) as primary:
         (folder / "place").mkdir()
         ship, root = Ship(primary, f"file://{folder}/place"), folder / "restored"
         pair = Pair(primary, root)
