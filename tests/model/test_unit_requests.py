@@ -225,6 +225,17 @@ def test_a_part_for_no_queue_of_users_is_refused_when_it_comes(instance: Instanc
     nothing_kept(instance)
 
 
+@pytest.mark.parametrize("queue", [0, IDEL, POISON, 60_000, 65_535])
+def test_an_id_for_no_queue_of_users_is_refused(instance: Instance, queue: int) -> None:
+    """Whether that queue remembers ids is asked of one that is."""
+    who = client(instance)
+    ready = encoded(draft([Part(B, 4)], b"x"))
+    ready.queue, ready.key = queue, 7
+    assert isinstance(ask(instance, who, Operation.COMMIT, area=ready.head(0) + ready.payload,
+                          count=1, length=len(ready.payload), want=1), errors.BadRequest)
+    nothing_kept(instance)
+
+
 def test_parts_that_do_not_fit_behind_others_are_a_block_of_their_own(instance: Instance) -> None:
     who, other = client(instance), client(instance, 1)
     part(instance, who, Operation.COMMIT, want=1)

@@ -160,13 +160,14 @@ class Puts:
         if self._plain(count, persistent, payloads) != length:
             return False
         for i in range(count):
-            if (self._h32[32 * i + 12] != (at if i < kept else at - base)
-                    or (self._h64[16 * i + 9] and self._remembers(self._h16[64 * i + 2]))):
+            if self._h32[32 * i + 12] != (at if i < kept else at - base):
                 return False
             if not i or self._h16[64 * i + 2] != queue or self._h64[16 * i + 4] > longest:
                 queue, longest = self._h16[64 * i + 2], self._h64[16 * i + 4]
                 if not self._births.takes(session, party, queue, count, longest):
                     return False
+            if self._h64[16 * i + 9] and self._remembers(queue):  # it is one, as `takes` knows
+                return False
             at += self._h32[32 * i + 10]
         self._mark_all(0, count, payloads)
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
