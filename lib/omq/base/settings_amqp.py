@@ -98,8 +98,8 @@ class AmqpSettings(QmgrSettings):
     amqp_outgoing_bytes_max: int = number("amqp", 4 * MIB, 64 * KIB, GIB,
         "bytes that wait for one slow client; beyond it nothing is taken off a queue for it")
     amqp_workers: int = number("amqp", 4, 1, 64,
-        "puts at once, each over a connection of its own to the manager; and as many threads for "
-        "what all the links that take have to do")
+        "puts at once in the event loop, and as many in threads, each over a connection of its own "
+        "to the manager; and as many threads for what all the links that take have to do")
     amqp_retry_ms: int = number("amqp", 200, 10, 60_000,
         "pause before a message is put again that a full or inhibited queue did not take; its "
         "sender waits meanwhile")

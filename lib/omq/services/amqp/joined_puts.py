@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from omq.ipc.client.connection import Client
 from omq.ipc.client.ending_together import New
-from omq.services.amqp.putter import Fate, PutResult, put_batch
+from omq.services.amqp.putter import PutResult, of_each, put_batch
 
 Put = Callable[[Callable[[Client], list[PutResult]]], Awaitable[list[PutResult]]]
 
@@ -70,11 +70,6 @@ class JoinedPuts:
                 if not waits.told.done():
                     waits.told.set_exception(error)
             return
-        at = 0
-        for waits in some:
-            own = told[at : at + len(waits.batch)]
-            if not own and told[-1].fate is Fate.LATER:
-                own = [told[-1]]  # its turn did not come, and it would not be taken either
-            at += len(waits.batch)
+        for waits, own in zip(some, of_each(told, [len(each.batch) for each in some]), strict=True):
             if not waits.told.done():  # its link has been cancelled
                 waits.told.set_result(own)

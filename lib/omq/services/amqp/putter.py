@@ -10,7 +10,7 @@ knows what became of it is reported as in doubt, never as refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
@@ -53,6 +53,17 @@ class PutResult:
 
     fate: Fate
     error: OmqError | Untranslatable | None = None
+
+
+def of_each(told: Sequence[PutResult], counts: Iterable[int]) -> Iterator[list[PutResult]]:
+    """The fates of batches with so many messages that were put together, batch by batch."""
+    at = 0
+    for count in counts:
+        own = list(told[at : at + count])
+        if not own and told[-1].fate is Fate.LATER:
+            own = [told[-1]]  # its turn did not come, and it would not be taken either
+        at += count
+        yield own
 
 
 def put_batch(native: Client, queues: tuple[str, ...], batch: Sequence[New]) -> list[PutResult]:

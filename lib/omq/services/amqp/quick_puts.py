@@ -31,7 +31,14 @@ from omq.base.errors import OmqError, QueueGone
 from omq.ipc.client import parked_puts
 from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing
-from omq.services.amqp.putter import TOGETHER_BYTES, Fate, PutResult, put_batch, refused
+from omq.services.amqp.putter import (
+    TOGETHER_BYTES,
+    Fate,
+    PutResult,
+    of_each,
+    put_batch,
+    refused,
+)
 from omq.services.amqp.thread_pool import ThreadPool
 
 Heard = Callable[[list[PutResult]], None]
@@ -222,7 +229,9 @@ class QuickPuts:
         if len(batches) == 1:
             batches[0].heard(told)
         else:
-            self._tell(batches, told)
+            for batch, own in zip(batches, of_each(told, [len(each.messages) for each in batches]),
+                                  strict=True):
+                batch.heard(own)
         if self._turn:
             self._go()
         if self._waits and not self.busy:
@@ -230,15 +239,6 @@ class QuickPuts:
             for each in waits:
                 if not each.done():
                     each.set_result(None)
-
-    def _tell(self, batches: list[_Batch], told: list[PutResult]) -> None:
-        at = 0
-        for batch in batches:
-            own = told[at : at + len(batch.messages)]
-            if not own and told[-1].fate is Fate.LATER:
-                own = [told[-1]]  # its turn did not come, and it would not be taken either
-            at += len(batch.messages)
-            batch.heard(own)
 
     # what may wait
 

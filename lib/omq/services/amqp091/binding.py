@@ -124,22 +124,23 @@ async def unbind(channel: Channel, what: Any) -> None:
 
 async def bind_exchange(channel: Channel, what: Any) -> None:
     """exchange.bind, RabbitMQ's: what comes to `source` goes on to `destination`."""
-    session = channel.session
-    _plain(what, what.source, what.destination)
-    declaring.may(session, "admin", QUEUE)
-    await _bound(session, what.source, Binding(what.routing_key, to=what.destination))
+    await _bound(channel.session, what.source, _between(channel.session, what))
     if not what.nowait:
         channel.send(commands.Exchange.BindOk())
 
 
 async def unbind_exchange(channel: Channel, what: Any) -> None:
     """exchange.unbind. A binding that is not there is none."""
-    session = channel.session
-    _plain(what, what.source, what.destination)
-    declaring.may(session, "admin", QUEUE)
-    await _unbound(session, what.source, Binding(what.routing_key, to=what.destination))
+    await _unbound(channel.session, what.source, _between(channel.session, what))
     if not what.nowait:
         channel.send(commands.Exchange.UnbindOk())
+
+
+def _between(session: Session, what: Any) -> Binding:
+    """The binding of two exchanges that it names. Refused, OmqError."""
+    _plain(what, what.source, what.destination)
+    declaring.may(session, "admin", QUEUE)
+    return Binding(what.routing_key, to=what.destination)
 
 
 async def _bound(session: Session, exchange: str, binding: Binding) -> None:
