@@ -154,7 +154,7 @@ def test_definitions_are_taken_from_one_instance_to_another(web: Web, tmp_path: 
         assert status == 422 and [each.partition(" ")[0] for each in told["mistakes"]] == [
             "queues[1]", "queues[6]", "queues[2]", "queues[3]", "queues[5]",
             "exchanges[0]", "exchanges[1]", *(f"bindings[{at}]" for at in range(8)),
-            "schedules[0]", "schedules[1]", "rights[0]", "rights[1]"], told
+            "schedules[1]", "rights[0]", "rights[1]"], told  # S: its queue may come
         assert line.ask("GET", "definitions") == (200, file), "refused whole"
         for wrong, code in (({**file}, 400), ({**file, "version": 2, "reason": "x"}, 422),
                             ({"version": 1, "queues": {}, "reason": "x"}, 422)):
@@ -210,6 +210,14 @@ def test_one_file_has_all_definitions(web: Web, tmp_path: Path) -> None:
     orders = [each for each in logged if each["event"] == 1251
               and each.get("things") == "definitions" and each["command"].startswith("omq def")]
     assert [(each["count"], each["reason"]) for each in orders] == [(11, "from the shop")]
+
+    file.write_text(json.dumps({"version": 1, "schedules": [
+        {"name": "SOON", "queue": "LATER", "when": "every 1 h"}, {"name": "DAY", "queue": "MANY",
+                                                                  "when": "0 4 * * *"}]}))
+    for do, told in (("check", "2 of 2"), ("import", "2 of 2"), ("import", "0 of 2")):
+        said = ran(do, str(file))
+        assert told in said and "omq queue define LATER" in said and "queue MANY" not in said
+    found = json.loads(ran("export"))
 
     wrong = {**WHOLE, "queues": [{"name": "OTHER"}, {"name": "ONE", "kind": "alias"}]}
     file.write_text(json.dumps(wrong))

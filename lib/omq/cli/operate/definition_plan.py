@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ from omq.services.daemon.options import Location
 from omq.storage.files import read_file
 from omq.tasks.schedule import FILE as SCHEDULES_FILE
 from omq.tasks.schedule import Schedule, check_types
-from omq.tasks.schedules import Schedules
+from omq.tasks.schedules import QueueMissing, Schedules, missing_queue
 
 DEFINITIONS_MAX: Final = 20_000
 MISTAKES_MAX: Final = 100
@@ -94,9 +95,11 @@ class Step:
 @dataclass(slots=True)
 class Plan:
     """What a file would change. `rights`: whether authority.conf is one of it: then what reads it
-    has to read it again."""
+    has to read it again. `lacking`: what is said of schedules whose queue is neither here nor in
+    the file; they are defined, as `omq schedule define` does."""
 
     steps: list[Step] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
 
     @property
     def changes(self) -> list[Step]:
@@ -169,6 +172,7 @@ class _Judge:
         self._schedules = Schedules(connection)
         self._grants: list[tuple[str, str, str]] = []
         self._named = set[str]()  # queues of the file
+        self._lacking: list[str] = []
 
     def plan(self, found: object) -> Plan:
         lists = self._lists(found)
@@ -183,7 +187,7 @@ class _Judge:
         if self._grants and not self.mistakes:
             with self._noted("rights"):
                 self._may_write()
-        return Plan(steps)
+        return Plan(steps, self._lacking)
 
     # shapes
 
@@ -380,16 +384,15 @@ class _Judge:
 
     def _schedule_of(self) -> Callable[[dict[str, Any]], Step]:
         there = {each.name: each for each in self._schedules.list()}
-        queues = {*self._there, *self._named}
-        return lambda each: self._schedule(each, there.get(each["name"]), queues)
+        return lambda each: self._schedule(each, there.get(each["name"]))
 
-    def _schedule(self, each: dict[str, Any], old: Schedule | None, queues: set[str]) -> Step:
+    def _schedule(self, each: dict[str, Any], old: Schedule | None) -> Step:
         given: dict[str, Any] = {key: each[key] for key in files.SCHEDULE_KEYS if key in each}
         paused = each.get("paused", False)
         check_types(each["name"], {**given, "paused": paused})
         made = Schedule(each["name"], each["queue"], each["when"], **given).checked()
-        if made.queue not in queues:
-            raise BadRequest(reason=f"there is no queue {made.queue}, here or in the file")
+        if made.queue not in self._named and self._schedules.lacks_queue(made):
+            self._lacking.append(missing_queue(made))
         same = old is not None and all(
             getattr(old, key) == getattr(made, key)
             for key in ("queue", "when", *files.SCHEDULE_KEYS))
@@ -401,7 +404,9 @@ class _Judge:
 
         def work() -> None:
             if not same:
-                self._schedules.define(made.name, made.queue, made.when, **given)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", QueueMissing)  # the plan says it
+                    self._schedules.define(made.name, made.queue, made.when, **given)
             if paused != (old is not None and old.paused):
                 (self._schedules.pause if paused else self._schedules.resume)(made.name)
 

@@ -66,6 +66,8 @@ def main(argv: list[str]) -> int:
             print_json(step.record)
         elif step.work is not None:
             sys.stdout.write(f"{step.kind} {escape(step.name)}: {step.outcome}\n")
+    for lacking in made.lacking:
+        say(NAME, lacking)
     if not options.json:
         words = "changed" if options.do == "import" else "would change"
         sys.stdout.write(f"{len(made.changes)} of {len(made.steps)} definitions {words}\n")
