@@ -95,8 +95,8 @@ class Step:
 @dataclass(slots=True)
 class Plan:
     """What a file would change. `rights`: whether authority.conf is one of it: then what reads it
-    has to read it again. `lacking`: what is said of schedules whose queue is neither here nor in
-    the file; they are defined, as `omq schedule define` does."""
+    has to read it again. `lacking`: a line for each schedule whose queue is neither here nor in
+    the file; it is defined all the same, as `omq schedule define` does."""
 
     steps: list[Step] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
