@@ -146,6 +146,13 @@ def test_what_is_wrong_has_the_codes_of_ocf(nodes: Nodes) -> None:
         conf.write("\n[standby]\nstandby_lease = http://127.0.0.1:2379\n")
     assert nodes.act("a", "validate-all") == CONFIGURED
     assert "standby_lease is set" in nodes.done.stderr
+    for lost_s, code in ((None, CONFIGURED), (29, CONFIGURED), (30, SUCCESS)):
+        nodes.pair.primary.settings()
+        with open(nodes.conf / "omq.conf", "a", encoding="utf-8") as conf:
+            conf.write("\n[standby]\nstandby_lost = go_on\n" + (
+                f"standby_lost_s = {lost_s}\n" if lost_s else ""))
+        assert nodes.act("a", "validate-all") == code, lost_s
+        assert ("standby_lost_s of 30" in nodes.done.stderr) == (code == CONFIGURED)
     nodes.pair.primary.settings()
 
 
