@@ -3,7 +3,7 @@
 One place decides how a program ends: an omq error is one line on stderr and the exit code of its
 class, a right that is missing is one with what to do (77), a package that an extra brings is named
 (69), wrong options are code 64, a closed pipe or ^C end quietly, and a bug of ours shows its
-traceback and gives 70. A standard error that takes nothing changes no exit code. Targets are
+traceback and gives 70. Standard streams that are closed are opened first (cli.standard_streams). A standard error that takes nothing changes no exit code. Targets are
 imported when they are named, so that a small tool starts fast.
 """
 
@@ -14,13 +14,14 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Final
 
 from omq.base import access, side_files
-from omq.base.errors import Exit, ExtraMissing, FileNotWritten, OmqError
+from omq.base.errors import Exit, ExtraMissing, FileNotWritten, InputUnreadable, OmqError
 from omq.base.names import escape
+from omq.cli import standard_streams
 from omq.cli.programs import ALIASES, PROGRAMS
 
 COMMANDS: Final[dict[str, str]] = {name: row.target for name, row in PROGRAMS.items()}
@@ -64,6 +65,7 @@ def script() -> int:
 def run(name: str, arguments: list[str]) -> int:
     """Run the command `name`; its exit code."""
     sys.argv = [name, *arguments]  # argparse and listings show the command, not this module
+    closed = standard_streams.fill()
     try:
         code = _target(name)(arguments)
         sys.stdout.flush()  # here, so that a full disk or a closed pipe is seen and not lost
@@ -80,7 +82,7 @@ def run(name: str, arguments: list[str]) -> int:
     except PermissionError as error:
         return _say(name, access.denied(error.filename or "something", error))
     except Exception as error:
-        known = _of_the_world(name, error)
+        known = _of_the_world(name, error, closed)
         if known is not None:
             return _say(name, known)
         side_files.say(traceback.format_exc().rstrip("\n"))
@@ -92,8 +94,8 @@ def _say(name: str, error: OmqError) -> int:
     return error.exit_code
 
 
-def _of_the_world(name: str, error: Exception) -> OmqError | None:
-    """What is not a bug although no module made an omq error of it."""
+def _of_the_world(name: str, error: Exception, closed: Container[int]) -> OmqError | None:
+    """What is not a bug although no module made an omq error of it. `closed`: standard streams."""
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if package in EXTRAS:
@@ -102,6 +104,12 @@ def _of_the_world(name: str, error: Exception) -> OmqError | None:
         _forget_stdout()  # it may be the one; what is left in it would fail once more at the end
         return FileNotWritten(path=escape(str(error.filename or "the output")),
                               reason=error.strerror)
+    if isinstance(error, OSError) and error.errno == errno.EBADF:
+        if standard_streams.STDOUT in closed:
+            _forget_stdout()
+            return FileNotWritten(path="the output", reason="standard output is closed")
+        if standard_streams.STDIN in closed:
+            return InputUnreadable(file="standard input", reason="it is closed")
     return None
 
 

@@ -224,3 +224,15 @@ def test_options_of_the_command_line_win_over_the_mail(run: Run, manager: FakeCo
 def test_mail_without_recipient_is_refused(run: Run, manager: FakeConnection) -> None:
     assert run("-t", stdin=b"Subject: x\n\nTo: text\n") == Exit.USAGE
     assert manager.puts == []
+
+
+def test_an_id_that_cannot_be_printed_is_said(
+    run: Run, manager: FakeConnection, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run("ORDERS", stdin=b"x") == Exit.CANT_CREATE
+    assert len(manager.puts) == 1  # so whoever sends it again sends it twice
+    said = capsys.readouterr().err
+    assert f"message {1:048x} is on its queue" in said and "do not send it again" in said

@@ -4,7 +4,7 @@
     omsend -t [-f SENDER] [ADDRESS...]    a mail on the standard input, as sendmail takes it
 
 An id is printed when its message is acknowledged, so after an error in the middle the ids printed
-are those of the messages that are there. What the options do not say (priority, persistence) and
+are those of the messages that are there; one that cannot be printed is said on standard error. What the options do not say (priority, persistence) and
 how long a body may be says the queue manager, for the first queue: what is in its configuration
 and it has not taken up yet is nothing to a client.
 
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         for at, body in enumerate([message.body] if options.mail
                                   else _bodies(options, connection)):
             if options.when_done:
-                sys.stdout.write(f"{_barrier(options, connection, message, body)}\n")
+                _print_id(_barrier(options, connection, message, body))
                 break
             message_id = connection.put(
                 message.queues, body, priority=message.priority,
@@ -87,9 +87,20 @@ def main(argv: list[str] | None = None) -> int:
                 reply_to=message.reply_to, delay_s=message.delay_s,
                 unique_key=message.unique_key, **_group(options, message, at),
             )  # fmt: skip
-            sys.stdout.write(f"{message_id}\n")
-            sys.stdout.flush()
+            _print_id(message_id)
     return 0
+
+
+def _print_id(message_id: str) -> None:
+    """It is acknowledged. Where its id cannot be printed that is said with the id: who takes the exit
+    code for a message that is not there sends it twice."""
+    try:
+        sys.stdout.write(f"{message_id}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        say(NAME, f"message {message_id} is on its queue, but its id could not be printed: "
+            f"{error.strerror}; do not send it again")
+        raise
 
 
 def _group(options: argparse.Namespace, message: omq.Outgoing, at: int) -> dict[str, Any]:
@@ -114,8 +125,7 @@ def _claim(connection: Client, message: omq.Outgoing, names: list[str]) -> None:
     """Put these files without reading them into memory; print their ids."""
     for name in names:
         found = connection.put_file(message.queues, name, replace(message, queues=()))
-        sys.stdout.write(f"{found.message_id}\n")
-        sys.stdout.flush()
+        _print_id(found.message_id)
         if not found.shared:
             say(NAME, f"{name} was copied: it is small, on another file system than the spool, or "
                 "on one that cannot share blocks, or the spool is another user's")
