@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import sys
 import time
 from datetime import UTC, datetime
@@ -17,7 +19,13 @@ from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
 from omq.services.amqp091 import protocol_switch, queue_arguments, translation
 from omq.services.amqp091.exchange_changes import bound, declared, removed
-from omq.services.amqp091.exchanges import Binding, Exchange, Exchanges, binding_record, matches
+from omq.services.amqp091.exchanges import (
+    BINDINGS_MAX,
+    Binding,
+    Exchange,
+    Exchanges,
+    binding_record,
+)
 from omq.services.amqp091.refusals import Refused
 from omq.services.amqp091.routing import sooner
 
@@ -42,14 +50,81 @@ def raw(**given: Any) -> bytes:
     ("", [""], ["a"]),
     ("a..b", ["a..b"], ["a.b"])])
 def test_topics(pattern: str, those: list[str], others: list[str]) -> None:
-    assert [each for each in those if not matches(pattern, each)] == []
-    assert [each for each in others if matches(pattern, each)] == []
+    exchange = Exchange("topic")
+    exchange.bind(Binding(pattern, "A"), durable=False)
+    assert [each for each in those if not exchange.meant(each)] == []
+    assert [each for each in others if exchange.meant(each)] == []
+    exchange.unbind(Binding(pattern, "A"))
+    assert [each for each in those if exchange.meant(each)] == []
 
 
 def test_a_pattern_that_is_made_to_be_slow() -> None:
+    exchange = Exchange("topic")
+    exchange.bind(Binding("#.*." * 60 + "x", "A"), durable=False)
     began = time.process_time()
-    assert not matches("#.*." * 60 + "x", "a." * 127 + "a")
+    assert not exchange.meant("a." * 127 + "a")
     assert time.process_time() - began < 5
+
+
+def like(pattern: str) -> re.Pattern[str]:
+    """A topic as a regular expression of its words, each of which ends with a point."""
+    words = {"*": r"[^.]*\.", "#": r"(?:[^.]*\.)*"}
+    return re.compile("".join(words.get(each, re.escape(each) + r"\.")
+                              for each in (pattern.split(".") if pattern else [])))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_exchange_finds_what_its_patterns_mean(seed: int) -> None:
+    """Short ones and those of more words than the tree has levels, while some come and go."""
+    r = random.Random(seed)
+
+    def topic(of: str, most: int) -> str:
+        return ".".join(r.choice(of) for _ in range(r.randrange(most)))
+
+    exchange, bound_ = Exchange("topic"), dict[Binding, re.Pattern[str]]()
+    for _ in range(300):
+        pattern = topic("ab*#", r.choice((4, 14)))
+        binding = Binding(pattern, r.choice("XY"))
+        if r.random() < 0.7:
+            exchange.bind(binding, durable=False)
+            bound_[binding] = like(pattern)
+        elif bound_:
+            exchange.unbind(gone := r.choice(list(bound_)))
+            del bound_[gone]
+        for key in (topic("ab", 4), topic("abc", 14)):
+            words = key + "." if key else ""
+            assert sorted(exchange.meant(key)) == sorted(
+                each for each, said in bound_.items() if said.fullmatch(words))
+    for each in list(bound_):
+        exchange.unbind(each)
+    index: Any = exchange._index
+    assert not exchange.bound and not index._root.below and not index._root.ends
+
+
+@pytest.mark.parametrize("kind", ["direct", "topic"])
+def test_a_key_is_not_compared_with_every_binding(kind: str) -> None:
+    """As many as there may be: each message may have a key of its own, and all connections wait."""
+    exchange = Exchange(kind)
+    compared: list[str] = []
+
+    class Word(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(self)
+            return str.__eq__(self, str(other))
+
+        __hash__ = str.__hash__
+
+        def split(self, *by: Any) -> Any:
+            return [Word(each) for each in str.split(self, *by)]
+
+    for number in range(BINDINGS_MAX):
+        key = f"order.{number}.*" if kind == "topic" else f"order.{number}.x"
+        exchange.bind(Binding(Word(key), "A"), durable=False)
+    compared.clear()
+    assert len(exchange.meant("order.77.x")) == 1
+    assert len(compared) < 10
 
 
 def test_arguments_of_nothing() -> None:
@@ -119,8 +194,8 @@ def test_the_table_is_read_anew() -> None:
                binding_record("t", Binding("k", to="amq.topic"))]
     assert table.take(records) == records[3:5]
     assert table.known["t"].bound == {("k", "A", ""): True, ("k", "", "amq.topic"): True}
-    table.known["t"].bound[Binding("k", "TEMP")] = False
-    table.known["t"].bound[Binding("k", to="lost")] = False
+    table.known["t"].bind(Binding("k", "TEMP"), durable=False)
+    table.known["t"].bind(Binding("k", to="lost"), durable=False)
     table.known["u"] = Exchange("fanout", durable=False)
     table.known["lost"] = Exchange("fanout")
     table.take([Exchange("topic").record("t")])
@@ -165,7 +240,7 @@ def test_an_exchange_goes_with_its_last_binding() -> None:
                           ("c", Binding("k", "T"))):
         changed(table, [bound(table, source, leads, durable=False)])
     assert table.routed("a", "k") == ("T",) and table.routed("a", "other") == ()
-    assert changed(table, removed(table, table.of_queue("T"), durable_too=False)) == []
+    assert changed(table, removed(table, table.of_queues({"T"}), durable_too=False)) == []
     assert {*table.known} & {"a", "b", "c"} == {"a"} and table.known["a"].bound == {}
     changed(table, [bound(table, "a", Binding("k", "Q"), durable=True)])
     changed(table, [bound(table, "a", Binding("other", "Q"), durable=True)])
@@ -174,7 +249,7 @@ def test_an_exchange_goes_with_its_last_binding() -> None:
     assert "a" not in table.known
     changed(table, [declared(table, "d", Exchange("direct"))])
     changed(table, [bound(table, "d", Binding("k", "Q"), durable=True)])
-    assert changed(table, removed(table, table.of_queue("Q"))) == ["d"]
+    assert changed(table, removed(table, table.of_queues({"Q"}))) == ["d"]
     assert table.known["d"].bound == {}, "it is not to go"
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -147,7 +147,7 @@ class Directory:
         """It is deleted before its connection ends. OmqError."""
         if self._queues.get(found.queue) is not found:
             return
-        self._lost(found)
+        self._lost([found])
         self._host.temporary_gone(found.owner, found.queue)
         await self.let_go(found.queue)
 
@@ -169,16 +169,19 @@ class Directory:
 
     def forget(self, session: Session) -> None:
         """A connection has ended, and its queues with it."""
-        for each in [each for each in self._queues.values() if each.owner is session]:
-            self._lost(each)
+        self._lost([each for each in self._queues.values() if each.owner is session])
 
-    def _lost(self, found: Temporary) -> None:
-        del self._queues[found.queue]
-        del self._temporaries[found.name]
+    def _lost(self, some: Iterable[Temporary]) -> None:
+        """Together: the table is gone through once, and all connections wait meanwhile."""
+        queues = {each.queue for each in some}
+        if not queues:
+            return
+        for each in queues:
+            del self._temporaries[self._queues.pop(each).name]
         table = self.exchanges
         # What is durable and auto_delete stays: its end is a question to the manager.
-        for each in removed(table, table.of_queue(found.queue), durable_too=False):
-            each.apply()
+        for change in removed(table, table.of_queues(queues), durable_too=False):
+            change.apply()
         table.changed()
 
     # exchanges
@@ -234,7 +237,7 @@ class Directory:
 
     async def gone(self, queue: str) -> None:
         """A durable queue was deleted, and is bound still."""
-        await self.change(lambda table: removed(table, table.of_queue(queue)))
+        await self.change(lambda table: removed(table, table.of_queues({queue})))
 
     async def _ask(self, work: Callable[[Client], T]) -> T:
         return await self._host.asked(work)

@@ -53,11 +53,7 @@ def declared(table: Exchanges, name: str, wanted: Exchange) -> Change:
 def bound(table: Exchanges, exchange: str, binding: Binding, *, durable: bool) -> Change:
     """One binding more."""
     found = table.known[exchange]
-
-    def apply() -> None:
-        found.bound[binding] = durable
-
-    return Change(apply, binding_record(exchange, binding) if durable else None, keeps=True)
+    return Change(lambda: found.bind(binding, durable=durable), binding_record(exchange, binding) if durable else None, keeps=True)
 
 
 def removed(table: Exchanges, bindings: Iterable[tuple[str, Binding]] = (),
@@ -99,6 +95,6 @@ def _ended(table: Exchanges, name: str) -> Change:
 
 
 def _unbound(table: Exchanges, exchange: str, binding: Binding) -> Change:
-    all_of_it = table.known[exchange].bound
-    return Change(lambda: all_of_it.pop(binding, None),
-                  binding_record(exchange, binding) if all_of_it[binding] else None)
+    found = table.known[exchange]
+    return Change(lambda: found.unbind(binding),
+                  binding_record(exchange, binding) if found.bound[binding] else None)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -36,10 +36,13 @@ from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
 from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing
+from omq.services.amqp091.binding_index import BindingIndex, ByKey, ByTopic, Everything
 
 QUEUE: Final = "SYSTEM.EXCHANGES"
 """Its `admin` is the right to declare, delete, bind and unbind."""
 DIRECT, TOPIC, FANOUT = KINDS = ("direct", "topic", "fanout")
+_INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
+    DIRECT: ByKey, TOPIC: ByTopic, FANOUT: Everything}
 EXCHANGES_MAX, BINDINGS_MAX = 1000, 10_000
 NAME_MAX: Final = 255
 _ROUTES_MAX: Final = 4096
@@ -57,24 +60,34 @@ class Binding(NamedTuple):
 
 @dataclass(slots=True)
 class Exchange:
-    """`bound`: each binding, and whether it is durable."""
+    """`bound`: each binding, and whether it is durable; `bind` and `unbind` change it."""
 
     kind: str
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    bound: dict[Binding, bool] = field(default_factory=dict)
+    bound: dict[Binding, bool] = field(default_factory=dict, init=False)
+    _index: BindingIndex = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._index = _INDEXES[self.kind]()
+
+    def bind(self, binding: Binding, *, durable: bool) -> None:
+        self.bound[binding] = durable
+        self._index.put(binding)
+
+    def unbind(self, binding: Binding) -> None:
+        """Nothing, if it is not there."""
+        if self.bound.pop(binding, None) is not None:
+            self._index.remove(binding)
 
     def record(self, name: str) -> dict[str, Any]:
         return {"exchange": name, "kind": self.kind, "auto_delete": self.auto_delete,
                 "internal": self.internal}
 
-    def meant(self, key: str) -> Iterator[Binding]:
+    def meant(self, key: str) -> Collection[Binding]:
         """The bindings by which a message goes on."""
-        for each in self.bound:
-            if self.kind == FANOUT or each.key == key or (
-                    self.kind == TOPIC and matches(each.key, key)):
-                yield each
+        return self._index.meant(key)
 
 
 def binding_record(exchange: str, binding: Binding) -> dict[str, Any]:
@@ -129,10 +142,10 @@ class Exchanges:
                     asked.add(each.to)
                     left.append(each.to)
 
-    def of_queue(self, queue: str) -> list[tuple[str, Binding]]:
-        """All bindings of a queue."""
+    def of_queues(self, queues: Container[str]) -> list[tuple[str, Binding]]:
+        """All bindings of these."""
         return [(name, each) for name, exchange in self.known.items() for each in exchange.bound
-                if each.queue == queue]
+                if each.queue in queues]
 
     def take(self, records: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
         """What was read is the table from now on, with what was never on the disk; the bindings
@@ -154,16 +167,17 @@ class Exchanges:
             if each["exchange"] not in found or (binding.to and binding.to not in found):
                 orphans.append(each)
             else:
-                found[each["exchange"]].bound[binding] = True
+                found[each["exchange"]].bind(binding, durable=True)
         for name, old in before.items():
             if name not in found and not old.durable:
                 found[name] = old
             elif name in found:
-                found[name].bound |= {key: False for key, durable in old.bound.items()
-                                      if not durable}
+                for each, durable in old.bound.items():
+                    if not durable:
+                        found[name].bind(each, durable=False)
         for exchange in found.values():  # what is in memory alone may lead to what is gone by now
-            exchange.bound = {each: durable for each, durable in exchange.bound.items()
-                              if not each.to or each.to in found}
+            for each in [each for each in exchange.bound if each.to and each.to not in found]:
+                exchange.unbind(each)
         self.known, self.loaded = found, True
         self.changed()
         return orphans
@@ -231,22 +245,3 @@ def _read(body: bytes) -> dict[str, Any] | None:
         return None
     short = all(isinstance(each, str) and len(each) <= NAME_MAX for each in texts)
     return found if good and short and found["exchange"] else None
-
-
-def matches(pattern: str, key: str) -> bool:
-    """Whether a binding key of a topic exchange means this routing key: words between points; `*`
-    is one word, `#` any number of them (AMQP 0-9-1, 3.1.3.3). The time is that of words times
-    words, whatever a stranger has made of the pattern."""
-    wanted, words = pattern.split("."), key.split(".") if key else []
-    if not pattern:
-        wanted = []
-    reached = [True] + [False] * len(words)  # the pattern so far, for the first 0, 1, ... words
-    for each in wanted:
-        if each == "#":
-            for at in range(1, len(reached)):
-                reached[at] = reached[at] or reached[at - 1]
-            continue
-        for at in range(len(words), 0, -1):
-            reached[at] = reached[at - 1] and each in ("*", words[at - 1])
-        reached[0] = False
-    return reached[-1]
