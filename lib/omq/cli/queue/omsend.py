@@ -4,7 +4,8 @@
     omsend -t [-f SENDER] [ADDRESS...]    a mail on the standard input, as sendmail takes it
 
 An id is printed when its message is acknowledged, so after an error in the middle the ids printed
-are those of the messages that are there; one that cannot be printed is said on standard error. What the options do not say (priority, persistence) and
+are those of the messages that are there; one that cannot be printed is reported on
+standard error. What the options do not say (priority, persistence) and
 how long a body may be says the queue manager, for the first queue: what is in its configuration
 and it has not taken up yet is nothing to a client.
 
@@ -92,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _print_id(message_id: str) -> None:
-    """It is acknowledged. Where its id cannot be printed that is said with the id: who takes the exit
+    """It is acknowledged. If its id cannot be printed, an error names it: who takes the exit
     code for a message that is not there sends it twice."""
     try:
         sys.stdout.write(f"{message_id}\n")
