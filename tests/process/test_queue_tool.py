@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +84,39 @@ def test_without_a_manager_the_files_say_it(live: Instance) -> None:
     ("define", "RUN", "depth=1"), ("define", "RUN", "--kind", "cluster"), ("frobnicate", "A")])
 def test_wrong_words(live: Instance, words: tuple[str, ...]) -> None:
     assert live.run("omq queue", *words).code == Exit.USAGE
+
+
+@pytest.mark.parametrize("key", ["kind", "reason", "name", "self", "keys"])
+def test_a_key_that_has_the_name_of_an_argument(live: Instance, key: str) -> None:
+    assert live.run("omq queue", "define", "RUN").code == 0
+    for words in (("define", "OTHER"), ("alter", "RUN")):
+        said = live.run("omq queue", *words, f"{key}=alias")
+        assert said.code == Exit.USAGE and f"{key}: unknown key" in said.err
+    assert "OTHER" not in kinds(live)
+
+
+def test_channels_where_none_can_come_in(live: Instance) -> None:
+    """SYSTEM.CHANNELS is for those alone: whoever only sends sees and resets his own."""
+    assert "SYSTEM.CHANNELS" not in kinds(live)
+    assert live.run("omq channel", "list").code == 0
+    assert live.run("omq channel", "define", "EAST", "host=127.0.0.1", "tls=no").code == 0
+    said = live.run("omq channel", "list", "--json")
+    assert said.code == 0 and json.loads(said.out)["channel"] == "EAST"
+    assert live.run("omq channel", "show", "EAST").code == 0
+    assert live.run("omq channel", "reset", "EAST", "batch=0").code == 0
+    said = live.run("omq channel", "show", "WEST")
+    assert said.code == Exit.NO_INPUT and "WEST" in said.err and "SYSTEM" not in said.err
+
+
+def test_definitions_of_a_model_are_the_same_once_they_are_taken(live: Instance, tmp_path: Path
+                                                                 ) -> None:
+    assert live.run("omq queue", "define", "MODEL", "--kind", "model", "lifetime=permanent",
+                    "max_depth=7").code == 0
+    file = tmp_path / "file.json"
+    file.write_text(live.run("omq definitions", "export").out)
+    said = live.run("omq definitions", "import", str(file))
+    assert said.code == 0 and "0 of" in said.out and "altered" not in said.out
+    live.run("omq queue", "alter", "MODEL", "max_depth=8")
+    assert "queue MODEL: altered" in live.run("omq definitions", "import", str(file)).out
+    keys = shown(live, "MODEL")["keys"]
+    assert isinstance(keys, dict) and keys["max_depth"] == "7"

@@ -115,7 +115,7 @@ def _runs(location: Location, said: Mapping[str, Any]) -> bool:
 
 
 def _receiving(native: Client) -> list[dict[str, Any]]:
-    found = [record for _row, record in records.all_records(native)]
+    found = records.come_in(native)
     return [{"channel": each.channel, "side": "receives", "state": "known", "batch": each.batch,
              "messages": each.messages, "peer": f"{each.manager} as {each.user}",
              "spool": each.spool} for each in sorted(found, key=lambda each: each.channel)]

@@ -76,8 +76,8 @@ def reset(native: Client, location: Location, options: argparse.Namespace,
             or not (batch.isascii() and batch.isdigit() and len(batch) <= _DIGITS)):
         raise BadRequest(reason="reset CHANNEL batch=NUMBER [side=sends|receives] [manager=NAME]; "
                          "manager= is whose channel has come in")
-    mine = [record for _row, record in records.all_records(native)
-            if record.channel == name and manager in ("", record.manager)]
+    mine = [record for record in records.come_in(native) if record.channel == name
+            and manager in ("", record.manager)]
     channel = None if manager or side == RECEIVES else _defined(native, options)
     if channel is not None and mine and not side:
         raise BadRequest(reason=f"{name} sends from here, and a channel of this name has come in, "

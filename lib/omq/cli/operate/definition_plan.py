@@ -168,7 +168,7 @@ class _Judge:
         self.mistakes: list[str] = []
         self._location, self._connection = location, connection
         self._reason, self._pause = reason, pause
-        self._there = {each.name: each for each in connection.queues.list()}
+        self._there = {each.name: each for each in files.whole(location, connection)}
         self._schedules = Schedules(connection)
         self._grants: list[tuple[str, str, str]] = []
         self._named = set[str]()  # queues of the file
@@ -290,8 +290,8 @@ class _Judge:
         if old is None:
             here = self._defaults_here(made)
             new = {key: value for key, value in wanted.items() if here.get(key) != value}
-            return Step("queue", made.name, NEW, lambda: queues.define(
-                made.name, made.kind.value, reason=self._reason, **new), others)
+            return Step("queue", made.name, NEW, lambda: queues.define_by(
+                made.name, made.kind.value, new, reason=self._reason), others)
         if old.kind != made.kind.value:
             raise BadRequest(reason=f"it is there, and {old.kind}: a kind does not change")
         if old.by not in (files.RUN_TIME, QUEUES_FILE):
@@ -303,8 +303,8 @@ class _Judge:
         gone = dict.fromkeys(had.keys() - wanted.keys())
         if not keys and not gone:
             return Step("queue", made.name, SAME)
-        return Step("queue", made.name, CHANGED, lambda: queues.alter(
-            made.name, reason=self._reason, **keys, **gone), others)
+        return Step("queue", made.name, CHANGED, lambda: queues.alter_by(
+            made.name, {**keys, **gone}, reason=self._reason), others)
 
     def _of_file(self, made: Definition, keys: dict[str, str]) -> Step:
         if not keys:

@@ -20,12 +20,13 @@ which make themselves; IDEL and POISON; temporary queues; messages; passwords an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from omq.base.authority import FILE_NAME
 from omq.base.config import QUEUES_FILE
 from omq.base.config_file import read_sections
-from omq.base.defined_queue import conf_of, keys_of
+from omq.base.defined_queue import conf_of, keys_of, load_common
 from omq.base.names import SPECIAL_NAMES
 from omq.base.settings_file import conf_path
 from omq.core.engine.queue_judge import SYSTEM_KEYS
@@ -49,10 +50,19 @@ SCHEDULE_KEYS: Final = ("zone", "body", "properties", "priority", "expiry_s", "j
 
 def exported(location: Location, connection: Client) -> dict[str, Any]:
     """All of it."""
-    queues = [queue_record(each) for each in connection.queues.list() if is_exported(each)]
+    queues = [queue_record(each) for each in whole(location, connection) if is_exported(each)]
     schedules = [schedule_record(each) for each in Schedules(connection).list()]
     return {"version": VERSION, "queues": queues, **exchange_records(connection),
             "schedules": schedules, "rights": rights(location)}
+
+
+def whole(location: Location, connection: Client) -> list[QueueInfo]:
+    """All queues. A model is listed with what was said of it alone: here with what it has of [*], too,
+    as the queues that are made of it will have."""
+    found = connection.queues.list()
+    common, known = load_common(location.conf_dir), {each.name for each in found}
+    return [each if each.kind != Kind.MODEL.value else replace(each, keys={
+        **keys_of(conf_of(each.name, {}, common, known)), **each.keys}) for each in found]
 
 
 def is_exported(info: QueueInfo) -> bool:

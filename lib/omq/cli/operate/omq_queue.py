@@ -74,8 +74,9 @@ def main(argv: list[str]) -> int:
 
 
 def _define(connection: Client, location: Location, options: argparse.Namespace) -> None:
-    connection.queues.define(options.queue, options.kind, reason=options.reason,
-                             **{key: value for key, value in _keys(options).items() if value})
+    connection.queues.define_by(
+        options.queue, options.kind,
+        {key: value for key, value in _keys(options).items() if value}, reason=options.reason)
 
 
 def _alter(connection: Client, location: Location, options: argparse.Namespace) -> None:
@@ -85,8 +86,9 @@ def _alter(connection: Client, location: Location, options: argparse.Namespace) 
     if connection.queues.show(options.queue).by == _FILE:
         alter_file(location, options.queue, keys, options.reason)
     else:
-        connection.queues.alter(options.queue, reason=options.reason, **{
-            key: value or None for key, value in keys.items()})
+        connection.queues.alter_by(
+            options.queue, {key: value or None for key, value in keys.items()},
+            reason=options.reason)
 
 
 def _rename(connection: Client, location: Location, options: argparse.Namespace) -> None:

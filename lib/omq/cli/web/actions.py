@@ -146,8 +146,8 @@ def define(location: Location, caller: Caller, queue: str, kind: str, keys: Mapp
     """A new queue."""
     caller.need("define")
     with changes.connect(location, NAME) as connection:
-        connection.queues.define(check_queue_name(queue), kind,
-                                 reason=signed(caller, reason), **dict(keys))
+        connection.queues.define_by(check_queue_name(queue), kind, keys,
+                                    reason=signed(caller, reason))
 
 
 def alter(location: Location, caller: Caller, queue: str, keys: Mapping[str, str | None],
@@ -159,8 +159,8 @@ def alter(location: Location, caller: Caller, queue: str, keys: Mapping[str, str
                    signed(caller, reason), pause=_pause)
         return
     with changes.connect(location, NAME) as connection:
-        connection.queues.alter(check_queue_name(queue), reason=signed(caller, reason),
-                                **dict(keys))
+        connection.queues.alter_by(check_queue_name(queue), keys,
+                                   reason=signed(caller, reason))
 
 
 def remove(location: Location, caller: Caller, queue: str, reason: str) -> None:

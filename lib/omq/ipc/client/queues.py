@@ -49,11 +49,20 @@ class QueueCommands:
         """A new queue: local, alias (`target`: one queue or several), model (`lifetime`), remote
         (`remote_queue`, `remote_manager`, `transmission`) or transmission. A local one may have a
         `note`: up to 1200 ASCII characters for other programs, which omq does not look into."""
+        self.define_by(name, kind, keys, reason=reason)
+
+    def define_by(self, name: str, kind: str, keys: Mapping[str, Value], *, reason: str = ""
+                  ) -> None:
+        """`define`, with keys that are somebody else's words: they may be named as anything."""
         self._do("define", name, reason, kind=arguments.text(kind, "kind"), keys=_texts(keys))
 
     def alter(self, name: str, *, reason: str = "", **keys: Value) -> None:
         """Other keys for a queue that was defined at run time; None: as [*] of queues.conf says.
         `alter(name, get="inhibited")` holds it, `get="allowed"` releases it, at once."""
+        self.alter_by(name, keys, reason=reason)
+
+    def alter_by(self, name: str, keys: Mapping[str, Value], *, reason: str = "") -> None:
+        """`alter`, with keys that are somebody else's words."""
         self._do("alter", name, reason, keys=_texts(keys))
 
     def rename(self, name: str, to: str, *, reason: str = "") -> None:

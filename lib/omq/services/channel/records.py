@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from omq.base.errors import OmqError
+from omq.base.errors import OmqError, UnknownQueue
 from omq.ipc.client.browsed import Browsed
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
@@ -94,6 +94,15 @@ def all_records(native: Client) -> Iterator[tuple[Browsed, Record]]:
             continue
         if record is not None and record.key.rstrip(b"\0") == key:
             yield row, record
+
+
+def come_in(native: Client) -> list[Record]:
+    """For operators: `all_records`, and none where the queue for them was never defined: no channel
+    comes in there, which is no reason to show and set right none that sends."""
+    try:
+        return [record for _row, record in all_records(native)]
+    except UnknownQueue:
+        return []
 
 
 def found(native: Client, asked: Record, most: int, *, make: bool) -> Record:
