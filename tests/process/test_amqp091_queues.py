@@ -642,6 +642,32 @@ def test_a_transaction_that_cannot_be(world: AmqpWorld) -> None:
         assert refused(connection, ask) == 406
 
 
+def test_a_subscriber_does_not_stop_a_transaction(world: AmqpWorld) -> None:
+    """What an exchange has for temporary queues is offered to them after the commit: one that takes
+    nothing loses it, and one whose messages expire is not given what stays for ever."""
+    channel = connected(world).channel()
+    stopped, short, other = (channel.queue_declare("", exclusive=True, arguments=each).method.queue
+                             for each in ({}, {"x-message-ttl": 1}, {}))
+    channel.exchange_declare("news", "fanout", durable=True)
+    for queue in (stopped, short, other, "B"):
+        channel.queue_bind(queue, "news")
+    with world.connect() as native:
+        native.queues.alter(stopped, put="inhibited")
+    publisher = connected(world).channel()
+    publisher.tx_select()
+    bodies = [b"%d" % number for number in range(150)]
+    for body in bodies:
+        publisher.basic_publish("news", "k", body, pika.BasicProperties(delivery_mode=2))
+    publisher.basic_publish("", short, b"a reply")
+    publisher.tx_commit()
+    assert all_of(channel, "B") == bodies == all_of(channel, other)
+    assert all_of(channel, stopped) == []
+    with world.connect() as native:  # what is late is not handed out, so this ends
+        until(lambda: not list(native.browse(short)), world.said)
+    assert any(stopped in event.get("reason", "") for event in world.events(1591))
+    channel.exchange_delete("news")
+
+
 # prefetch
 
 def test_a_prefetch_of_all_consumers_of_a_channel(world: AmqpWorld) -> None:

@@ -41,11 +41,13 @@ from omq.services.amqp091.refusals import (
     refused_by,
     worded,
 )
-from omq.services.amqp091.routing import NOT_FOUND, Published
+from omq.services.amqp091.routing import NOT_FOUND, Published, lasting
 
 if TYPE_CHECKING:
     from omq.ipc.client.message import Message
+    from omq.ipc.wire.outgoing import Outgoing
     from omq.services.amqp091.consuming import Takes
+    from omq.services.amqp091.directory import Temporary
     from omq.services.amqp091.session import Session
     from omq.services.amqp091.taking import Content
 
@@ -339,9 +341,10 @@ class Work:
 
     It is committed as one of AMQP 1.0 (services.amqp.two_phases): with what was taken from one
     queue as one unit of work, from several by two phases, which a death leaves in doubt and the
-    next start ends. nack and reject are carried out after it. Rolled back, what is published is
-    forgotten, and what was acknowledged is unacknowledged again. Nothing is added to one that is
-    being committed."""
+    next start ends. What an exchange has for temporary queues is offered to them after it, as it is
+    without a transaction; nack and reject are carried out after it, too. Rolled back, what is
+    published is forgotten, and what was acknowledged is unacknowledged again. Nothing is added to
+    one that is being committed."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -370,16 +373,25 @@ class Work:
         channel = self._channel
         host = channel.session.host
         unit = Transaction(b"", host.room(channel.session.user_name), self._most)
-        returned = []
+        routing, returned = channel.publishing.routing, []
+        offered: dict[Temporary, list[Outgoing]] = {}
         for each in self.new:
-            queues = await self._queues(each)
-            if queues:
-                unit.new.append(Arrived(replace(each.message, queues=queues), None, 0, 0))
-            else:
+            durable, temporary = await self._queues(each)
+            message = each.message
+            if temporary and not each.exchange:  # a reply, say: with what it answers, or not
+                message = lasting(message, temporary[0])
+                durable, temporary = (temporary[0].queue,), []
+            if durable:
+                unit.new.append(Arrived(replace(message, queues=durable), None, 0, 0))
+            for to in temporary:
+                offered.setdefault(to, []).append(message)
+            if not durable and not temporary:
                 returned.append(each)
         for _, takes, given, say in self.settled:
             unit.taken.append(Taken(takes, b"", given, None, say))  # type: ignore[arg-type]
         await two_phases.commit(host, unit)
+        for to, some in offered.items():
+            await routing.offer(to, some)
         for each in returned:
             channel.publishing.returned(each)
         for _, takes, given, say in self.settled:
@@ -389,15 +401,14 @@ class Work:
             takes.settled()
         self._end()
 
-    async def _queues(self, each: Published) -> tuple[str, ...]:
-        """Where it goes; (): nowhere. Refused."""
+    async def _queues(self, each: Published) -> tuple[tuple[str, ...], list[Temporary]]:
+        """Where it goes; none: nowhere. Refused."""
         try:
-            durable, temporary = await self._channel.publishing.routing.queues(each.where)
+            return await self._channel.publishing.routing.queues(each.where)
         except Untranslatable as error:
             if error.condition == NOT_FOUND and not each.exchange:
-                return ()
+                return (), []
             raise
-        return (*durable, *(each.queue for each in temporary))
 
     def roll_back(self) -> list[tuple[int, Takes, TakenMessage]]:
         """Nothing of it happens; what is unacknowledged again."""

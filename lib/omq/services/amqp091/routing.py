@@ -84,7 +84,7 @@ class Routing:
         put = [each for each, fate in zip(batch, told, strict=False) if fate.fate is Fate.PUT]
         if put:
             for each in temporary:
-                await self._offer(each, put)
+                await self.offer(each, put)
         return told
 
     def known(self, where: tuple[str, str]) -> tuple[str, ...] | None:
@@ -103,7 +103,8 @@ class Routing:
                 each.error, UnknownQueue | QueueGone) else each for each in told]
         return told
 
-    async def _offer(self, to: Temporary, batch: list[Outgoing]) -> None:
+    async def offer(self, to: Temporary, batch: list[Outgoing]) -> None:
+        """Copies for one; what it does not take it has lost."""
         told = await self._session.host.company.put(
             (to.queue,), self._copies(batch, to))
         if not told or told[-1].fate is not Fate.PUT:
@@ -148,8 +149,14 @@ class Routing:
 
     def _copies(self, batch: list[Outgoing], to: Temporary) -> list[New]:
         """For a queue that goes with its connection: a sync for these would keep nothing."""
-        return [(replace(each, persistent=len(each.body) > self._session.host.threshold,
-                         expiry_s=sooner(each.expiry_s, to.ttl_s)), None) for each in batch]
+        threshold = self._session.host.threshold
+        return [(replace(lasting(each, to), persistent=len(each.body) > threshold), None)
+                for each in batch]
+
+
+def lasting(message: Outgoing, to: Temporary) -> Outgoing:
+    """No longer than its queue lets it."""
+    return replace(message, expiry_s=sooner(message.expiry_s, to.ttl_s))
 
 
 def sooner(one: float | None, other: float | None) -> float | None:
