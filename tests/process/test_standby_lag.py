@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from omq.base import clock
 from omq.base.errors import Exit
 from omq.cli.watch.facts import Facts, gather
 from omq.cli.watch.measures import OF_INSTANCE
 from omq.cli.watch.metrics import text
 from omq.services.daemon.options import Location
+from omq.services.standby.lag import SILENT_NS
 from omq.storage import standby_holds
 from tests.process import instance as world
 from tests.process.instance import MANAGER, WRITER
@@ -155,6 +157,34 @@ def test_a_sender_that_is_killed_is_noticed_without_a_word_of_it(pair: Pair) -> 
     for child in pair.children:
         child.send_signal(signal.SIGCONT)
     until(lambda: facts(pair).standbys_away == 0, lambda: str(members(pair)))
+
+
+def test_a_follower_that_is_killed_does_not_follow(pair: Pair) -> None:
+    """Its last word was that all is well, too, and it is the standby's own: who looks there hears
+    that nobody follows, not that nothing is lacking."""
+    pair.make()
+    pair.follow()
+    pair.caught_up()
+    until(lambda: pair.status()["following"] is True, lambda: str(pair.status()))
+    assert pair.run("status").returncode == Exit.OK
+    pair.children[-1].kill()
+    pair.children[-1].wait(WAIT_S)
+    file = pair.root / "run/standby.json"
+    said = json.loads(file.read_text())
+    assert said["following"] is True
+    for ago_ns in (SILENT_NS, -SILENT_NS):  # so long ago; the host was started since
+        file.write_text(json.dumps(said | {"monotonic_ns": clock.monotonic_ns() - ago_ns}))
+        found = pair.status()
+        assert found["following"] is None and found["lag_frames"] is None
+        assert found["heard_s"] is None and "has said nothing" in found["error"]
+        assert pair.run("status").returncode == Exit.NO
+        here = ["--spool", str(pair.root), "--conf", str(pair.primary.conf)]
+        health = subprocess.run([*OMQ, "health", *here], capture_output=True, text=True,
+                                timeout=WAIT_S, check=False)
+        assert health.returncode == Exit.NO and "it does not follow" in health.stdout
+    del said["monotonic_ns"]  # an older omq follows
+    file.write_text(json.dumps(said))
+    assert pair.status()["following"] is True
 
 
 def sender(pair: Pair) -> int:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from omq.base import side_files
+from omq.base import clock, side_files
+from omq.base.amounts import duration
 from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
+from omq.services.standby.lag import SILENT_NS
 from omq.storage import instance_file
 from omq.storage.instance_file import Instance, Role
 
@@ -28,12 +30,28 @@ def member(paths: SpoolPaths) -> Instance | None:
 
 
 def published(paths: SpoolPaths) -> dict[str, Any]:
-    """What `omq standby follow` says of itself; empty where it does not run."""
+    """What `omq standby follow` says of itself; empty where it does not run. One that was killed, or
+    stands still, has left what it said last: that is no longer so (`following` None, and why)."""
     try:
         found = json.loads(side_files.read(paths.standby, _BYTES_MAX) or b"{}")
     except (ValueError, RecursionError, OSError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return _aged(found) if isinstance(found, dict) else {}
+
+
+def _aged(said: dict[str, Any]) -> dict[str, Any]:
+    """A process that follows says so once a second. Before a reboot the clock began elsewhere; an
+    older omq does not say when it was."""
+    told = said.pop("monotonic_ns", None)
+    if not said.get("following") or not isinstance(told, int):
+        return said
+    age_ns = clock.monotonic_ns() - told
+    if 0 <= age_ns < SILENT_NS:
+        return said
+    since = f" for {duration(age_ns / clock.NS_PER_S)}" if age_ns > 0 else " since the host started"
+    return said | {"following": None, "heard_s": None, "lag_frames": None, "primary_lsn": None,
+                   "error": f"'omq standby follow' has said nothing{since}: it does not run, or "
+                            "stands still"}
 
 
 def line(paths: SpoolPaths) -> str:

@@ -147,7 +147,9 @@ def test_what_is_wrong_with_what_ships(tmp_path: Path) -> None:
     assert at(error="s3: no", away_s=None, waits_bytes=None, last_object="").trouble == "s3: no"
     silent = at(61, waits_s=0.0)
     assert "has said nothing since" in silent.trouble and silent.waits_s == 61.0
-    assert at(30, waits_s=0.0).waits_s == 0.0 and at(30, waits_s=5.0).waits_s == 35.0
+    assert at(3, waits_s=0.0).waits_s == 0.0 and at(30, waits_s=5.0).waits_s == 35.0
+    killed = at(30, waits_s=0.0, waits_bytes=0)  # who knows what came since
+    assert killed.waits_s == 30.0 and killed.waits_bytes is None and killed.trouble == ""
     assert "has said nothing" in at(-90).trouble, "a clock that was set back"
     assert at(-2, waits_s=0.0).trouble == ""
     paths = SpoolPaths(tmp_path)

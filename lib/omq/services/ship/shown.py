@@ -23,7 +23,9 @@ from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 
 SILENT_S: Final = 60
-"""A runner says something each second."""
+"""A runner says something each second: it is taken to have gone."""
+QUIET_S: Final = 5
+"""Its figures are no longer those of now."""
 _BYTES_MAX: Final = 65536
 NOT_KNOWN: Final = "not known: no queue manager has run since this began"
 
@@ -38,17 +40,22 @@ class ShipState:
 
     @property
     def waits_s(self) -> float | None:
-        """For so long the oldest has waited that is not there, up to now; None: nobody knows."""
+        """For so long the oldest has waited that is not there, up to now; None: nobody knows. What
+        came since nothing was said may not be there, so nobody who looks hears `nothing` then."""
         waits = self.found.get("waits_s")
         if not self.found or waits is None:
             return None
-        return float(waits) + (self.silent_s if waits or self.silent_s > SILENT_S else 0.0)
+        return float(waits) + (self.silent_s if waits or self._is_quiet else 0.0)
 
     @property
     def waits_bytes(self) -> int | None:
         """Bytes of the journal that are not there; None: nobody knows."""
         waits = self.found.get("waits_bytes")
-        return None if waits is None else int(waits)
+        return None if waits is None or self._is_quiet else int(waits)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self.silent_s > QUIET_S
 
     @property
     def silent_s(self) -> float:

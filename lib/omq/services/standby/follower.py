@@ -197,6 +197,7 @@ class Follower:
                 "lag_frames": behind if behind < LEAP else None,  # a new term has just begun
                 "heard_s": round(time.monotonic() - self._heard, 1) if self._heard else None,
                 "error": self._error, "time_ns": clock.wall_ns(),
+                "monotonic_ns": clock.monotonic_ns(),
                 "primary": " ".join(self._command)}
 
     def _tell(self, *, force: bool = False) -> None:
