@@ -72,25 +72,25 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _scan(options: argparse.Namespace) -> int:
-    made = _survey(options)
+    made, role = _survey(options)
     if options.json:
         for record in json_records(made):
             print_json(record)
     else:
-        for line in text_lines(made):
+        for line in text_lines(made, role):
             print(line)
     return EXITS[worst(made.found)]
 
 
 def _plan(options: argparse.Namespace) -> int:
-    made = _survey(options)
+    made, role = _survey(options)
     plan = Plan.of(made, clock.wall_ns())
     if options.json:
         for each in made.found:
             print_json(finding_record(each))
         print_json(verdict_record(made.found))
     else:
-        for line in finding_lines(made.found):
+        for line in finding_lines(made.found, role):
             print(line)
     if options.save is not None:
         target: Path = options.save.absolute()
@@ -102,11 +102,12 @@ def _plan(options: argparse.Namespace) -> int:
     return EXITS[worst(made.found)]
 
 
-def _survey(options: argparse.Namespace) -> Survey:
+def _survey(options: argparse.Namespace) -> tuple[Survey, Role]:
     info = open_spool(options.spool.absolute())
     with _shared(info.paths):
         identity.check(info)
-        return survey(info.paths, info.uuid, Progress(), bodies=not options.no_bodies)
+        made = survey(info.paths, info.uuid, Progress(), bodies=not options.no_bodies)
+        return made, info.instance.role
 
 
 def _apply(options: argparse.Namespace) -> int:

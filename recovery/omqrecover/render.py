@@ -13,14 +13,20 @@ from omq.base.errors import Exit
 from omq.base.names import escape
 from omq.core.judge.cases import Case, Verdict
 from omq.core.judge.finding import Found, worst
+from omq.storage.instance_file import Role
 from omqtools.omqrecover.survey import Survey
 
 SHOWN_MAX: Final = 5
 """Findings of one case shown as text; JSON and a saved plan have all."""
 EXITS: Final = {Verdict.NORMAL: Exit.OK, Verdict.REPAIR: Exit.NO, Verdict.UNKNOWN: Exit.DATA,
                 Verdict.LOSS: Exit.DATA}
+CLEAN: Final = {
+    Role.PRIMARY: "clean: start the instance",
+    Role.STANDBY: "clean: a standby, which 'omq standby follow' goes on with",
+    Role.FORMER: "clean: it can be looked at; no queue manager starts on a former primary, or on a "
+                 "copy that was restored to look at",
+}
 ADVICE: Final = {
-    Verdict.NORMAL: "clean: start the instance",
     Verdict.REPAIR: "repairable: no message is lost; 'omqrecover plan' says what would be done",
     Verdict.UNKNOWN: "history unknown: whether anything is lost cannot be told from what is here; "
                      "look for the missing files first",
@@ -28,18 +34,18 @@ ADVICE: Final = {
 }
 
 
-def text_lines(made: Survey) -> Iterator[str]:
-    """Counts and findings."""
+def text_lines(made: Survey, role: Role) -> Iterator[str]:
+    """Counts and findings. `role`: of the spool."""
     for line in made.lines:
         facts = ", ".join(f"{key} {value}" for key, value in line.items()
                           if key not in ("part", "name") and value is not None)
         yield f"{line['part']:<13} {escape(str(line['name'])):<30} {facts}"
     yield f"{'messages':<13} {'alive at the next start':<30} {len(made.live)}"
     yield ""
-    yield from finding_lines(made.found)
+    yield from finding_lines(made.found, role)
 
 
-def finding_lines(found: list[Found]) -> Iterator[str]:
+def finding_lines(found: list[Found], role: Role) -> Iterator[str]:
     """Findings, worst first, each with what apply does; many of one case are counted."""
     order = {Verdict.LOSS: 0, Verdict.UNKNOWN: 1, Verdict.REPAIR: 2, Verdict.NORMAL: 3}
     total = Counter(each.case for each in found)
@@ -55,7 +61,8 @@ def finding_lines(found: list[Found]) -> Iterator[str]:
         if shown[each.case] == SHOWN_MAX < total[each.case]:
             yield f"    ... and {total[each.case] - SHOWN_MAX} more of these"
     verdict = worst(found)
-    yield f"{len(found)} findings; {ADVICE[verdict]}" if found else ADVICE[verdict]
+    advice = CLEAN[role] if verdict is Verdict.NORMAL else ADVICE[verdict]
+    yield f"{len(found)} findings; {advice}" if found else advice
 
 
 def _place(each: Found) -> str:

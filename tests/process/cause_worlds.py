@@ -11,7 +11,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -24,6 +24,9 @@ from omq.base.event_log import WARNING, EventLog
 from omq.cli.look import instance_causes, reader_causes
 from omq.core.index.view import IndexView
 from omq.core.look import look
+from omq.storage import instance_file
+from omq.storage.instance_file import Role
+from omq.storage.spool import open_spool
 from tests.process.operator_world import QUEUES, WAIT_S, Instance
 from tests.waiting import until
 
@@ -300,6 +303,16 @@ def manager_dead(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) ->
     return Said("no_manager", "the queue manager does not run", "omrc starts it")
 
 
+def standby(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
+    """Where the start of a queue manager would be refused, nobody is sent to start one."""
+    _start(made)
+    made.put("A", b"1")
+    made.stop()
+    instance_file.write(made.paths, replace(
+        open_spool(made.root).instance, role=Role.STANDBY, member="b", primary="tls://east"))
+    return Said("not_primary", "standby of", "tls://east")
+
+
 def queue_missing(made: Instance, stack: ExitStack, patch: pytest.MonkeyPatch) -> Said:
     _start(made, router="yes")
     return Said("queue_missing", "is not defined", "queues.conf", "ROUTER")
@@ -315,7 +328,7 @@ def wrong_configuration(made: Instance, stack: ExitStack, patch: pytest.MonkeyPa
 WORLDS: Final[dict[str, World]] = {each.__name__: each for each in (
     reader_off, stopped, hung, selector, group, limit, unit_in_doubt, lease, authority, inhibited,
     held, deferred, peer_down, put_off, disk, inodes, manager_stopped, manager_hung, manager_dead,
-    queue_missing, wrong_configuration)}
+    standby, queue_missing, wrong_configuration)}
 
 
 @contextmanager

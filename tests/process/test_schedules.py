@@ -239,6 +239,25 @@ def health(live: LiveInstance) -> tuple[int | None, str]:
     return code, output.read_bytes()[before:].decode()
 
 
+def test_a_paused_schedule_is_not_due(live: LiveInstance) -> None:
+    """It waits until 2096 on its queue, which is nobody's planned time."""
+    def why() -> str:
+        found = live.run("omqwhy", QUEUE)
+        output = live.spool.parent / "output"
+        before = output.stat().st_size
+        assert found.wait() == 0
+        return output.read_bytes()[before:].decode()
+
+    made = schedules(live)
+    made.define("TICK", "TICKS", "every 10 s")
+    made.pause("TICK")
+    said = why()
+    assert "1 schedule is paused" in said and "due" not in said, said
+    made.define("TOCK", "TICKS", "every 10 s")
+    said = why()
+    assert "1 schedule waits; the first is due" in said and "; 1 schedule is paused" in said, said
+
+
 def test_health_tells_that_nobody_puts_what_is_due(live: LiveInstance) -> None:
     assert "schedules" not in health(live)[1]
     schedules(live).define("TICK", "TICKS", "every 10 s")

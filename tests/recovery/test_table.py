@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from omq.core.judge.cases import (
     TABLE,
     Action,
@@ -13,7 +15,9 @@ from omq.core.judge.cases import (
     decide,
     table_lines,
 )
+from omq.storage.instance_file import Role
 from omqtools.omqrecover.apply import BEHIND, LAST, ON, ORDER, RECORDS
+from omqtools.omqrecover.render import finding_lines
 from omqtools.omqrecover.repairs import REPAIRS
 from tests.tidy.tree import ROOT
 
@@ -47,3 +51,12 @@ def test_what_loses_nothing_is_never_said_to_lose() -> None:
 def test_recovery_md_has_the_table() -> None:
     text = (ROOT / "lib/omq/docs/RECOVERY.md").read_text(encoding="utf-8")
     assert "\n".join(table_lines()) in text, "\n".join(table_lines())
+
+
+@pytest.mark.parametrize(("role", "word"), [
+    (Role.PRIMARY, "start the instance"), (Role.STANDBY, "standby follow"),
+    (Role.FORMER, "no queue manager starts")])
+def test_a_clean_spool_is_started_where_a_start_is_not_refused(role: Role, word: str) -> None:
+    (line,) = finding_lines([], role)
+    assert line.startswith("clean: ") and word in line
+    assert ("start the instance" in line) == (role is Role.PRIMARY)

@@ -38,7 +38,7 @@ ID, MILLISECONDS = "{omq.id}", "{omq.ms}"
 """In a body or a property: a UUID of the planned time alone; the planned time in ms since 1970. For
 the messages of task queues (omq.tasks.celery_beat, dramatiq_periodic)."""
 NAME_PROPERTY, PLANNED_PROPERTY = "omq.schedule", "omq.planned"
-_NEVER_NS: Final = 4_000_000_000 * NS_PER_S  # 2096: a schedule that is paused
+NEVER_NS: Final = 4_000_000_000 * NS_PER_S  # 2096: a schedule that is paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Schedule:
     @property
     def due_ns(self) -> int:
         """When its message is handed out."""
-        return _NEVER_NS if self.paused else self.next_ns + self.jitter_ns(self.next_ns)
+        return NEVER_NS if self.paused else self.next_ns + self.jitter_ns(self.next_ns)
 
     def jitter_ns(self, planned_ns: int) -> int:
         """How much later than planned: the same for a planned time whenever it is asked for."""

@@ -13,6 +13,7 @@ from omq.base.config import load_authority, load_queues, load_settings
 from omq.base.errors import ConfigError
 from omq.base.names import escape
 from omq.base.services_conf import ServiceKind, load_services
+from omq.cli import role
 from omq.cli.look.cause import Cause, Severity
 from omq.cli.look.gateways import Gateway
 from omq.cli.look.service_status import Status, Word, should_run
@@ -20,8 +21,9 @@ from omq.core.look.look import Look, Origin
 from omq.core.look.space import UNKNOWN
 from omq.services.daemon.options import Location
 from omq.services.ship import shown
+from omq.storage.instance_file import Role
 
-MANAGER: Final = frozenset(("no_manager", "manager_stopped", "hung"))
+MANAGER: Final = frozenset(("no_manager", "not_primary", "manager_stopped", "hung"))
 """Codes of causes by which nothing moves at all."""
 INODES_PERCENT: Final = 2
 """Fewer free than this share is few: each message of some size needs one, and its removal none."""
@@ -36,6 +38,8 @@ def of_instance(location: Location, seen: Look | None, services: Sequence[Status
     """See the module; the arguments are those of finding_causes.find."""
     yield from of_manager(location, seen, services, absent)
     yield from _configuration(wrong)
+    if _not_primary(location) is not None:  # its services are not to run either
+        return
     yield from _room(location, seen)
     if seen is not None and (count := seen.view.counters()["units_in_doubt"]):
         yield Cause("units_in_doubt", f"{counted(count, 'unit')} of work "
@@ -44,6 +48,16 @@ def of_instance(location: Location, seen: Look | None, services: Sequence[Status
                     ("omq units lists them; --commit UNIT or --backout UNIT",))
     yield from _of_shipping(location)
     yield from _of_services(_queues(location, seen), services, gateways)
+
+
+def _not_primary(location: Location) -> Cause | None:
+    member = role.member(location.paths)
+    if member is None or member.role is Role.PRIMARY:
+        return None
+    return Cause("not_primary", f"this is a {member.role.words} of its instance, where no queue "
+                 "manager starts: nothing moves here",
+                 (f"look at the primary: {escape(member.primary, 200) or 'not known here'}",
+                  "omq standby status shows how far this one is"), Severity.NOTE)
 
 
 def of_services(location: Location, services: Sequence[Status], gateways: Sequence[Gateway],
@@ -78,6 +92,9 @@ def _of_services(queues: frozenset[str], services: Sequence[Status],
 def of_manager(location: Location, seen: Look | None, services: Sequence[Status], absent: str
                ) -> Iterator[Cause]:
     """It is dead, or does not move."""
+    if (other := _not_primary(location)) is not None:
+        yield other
+        return
     if seen is None or seen.origin in (Origin.LEFT_OVER, Origin.FILES):
         why = "" if seen is not None else f" ({absent})" if absent else ""
         told = _last_words(location, seen)

@@ -34,6 +34,7 @@ from omq.core.look.stored import StoredMessages
 from omq.format.index import EntryState, QueueFlag
 from omq.format.pool import RecordFlag
 from omq.services.daemon.options import Location
+from omq.tasks.schedule import NEVER_NS
 from omq.tasks.schedule import QUEUE as SCHEDULES
 
 LOOKED_MAX: Final = 1000
@@ -176,9 +177,13 @@ def _none_ready(seen: Look, row: QueueRow, gateways: Sequence[Gateway], now_ns: 
         down = f"; peers that are down: {', '.join(gateway.down[:3])}" if (
             gateway and gateway.down) else ""
         if row.name == SCHEDULES:
-            yield Cause("deferred", f"{counted(row.deferred, 'schedule')} "
-                        f"{'waits' if row.deferred == 1 else 'wait'}; the first {when}",
-                        ("omq schedule list",), Severity.NOTE, row.name)
+            paused = int(np.sum(due >= NEVER_NS))
+            waits = row.deferred - paused
+            text = f"{counted(paused, 'schedule')} {'is' if paused == 1 else 'are'} paused"
+            if waits:
+                text = (f"{counted(waits, 'schedule')} {'waits' if waits == 1 else 'wait'}; the "
+                        f"first {when}" + (f"; {text}" if paused else ""))
+            yield Cause("deferred", text, ("omq schedule list",), Severity.NOTE, row.name)
             return
         yield Cause("put_off" if gateway else "deferred", "none is ready: "
                     f"{counted(row.deferred, 'message')} {'is' if row.deferred == 1 else 'are'} "
