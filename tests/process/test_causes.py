@@ -42,12 +42,16 @@ def test_omstat(here: Here) -> None:
     made, said = here
     told = made.run("omstat", "-a")
     assert said.evidence in told.out and said.command in told.out, told
+    if said.code == "not_primary":  # what such a one is asked is whether it follows
+        return
 
 
 def test_omq_health(here: Here) -> None:
     made, said = here
     told = made.run("omq health")
     assert said.evidence in told.out and said.command in told.out, told
+    if said.code == "not_primary":  # what such a one is asked is whether it follows
+        return
     assert " is 1\n" not in told.out
     rows = [json.loads(line) for line in made.run("omq health", "--json").out.splitlines()]
     mine = [cause for row in rows for cause in row["causes"] if cause["code"] == said.code]

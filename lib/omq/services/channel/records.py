@@ -98,7 +98,7 @@ def all_records(native: Client) -> Iterator[tuple[Browsed, Record]]:
 
 def come_in(native: Client) -> list[Record]:
     """For operators: `all_records`, and none where the queue for them was never defined: no channel
-    comes in there, which is no reason to show and set right none that sends."""
+    comes in there, but others may send from there."""
     try:
         return [record for _row, record in all_records(native)]
     except UnknownQueue:
