@@ -8,7 +8,11 @@ import threading
 import pytest
 
 from omq.base.errors import Exit, NothingMeant
+from omq.base.names import KEPT_RECORDS
+from omq.cli.watch.facts import gather
+from omq.cli.watch.measures import OF_QUEUE, values
 from omq.core.index.view import IndexView
+from omq.services.daemon.options import Location
 from tests.process.operator_world import WAIT_S, Instance
 
 NOTHING = NothingMeant.exit_code
@@ -70,6 +74,26 @@ def test_a_queue_is_held_while_no_manager_runs(live: Instance) -> None:
     live.start()
     assert why(live, "A")[0] == "get_inhibited"
     live.run("omrelease", "-q", "A")
+
+
+@pytest.mark.parametrize("queue", KEPT_RECORDS)
+def test_nobody_is_sent_to_read_records(live: Instance, queue: str) -> None:
+    """Whoever takes one has deleted an exchange, or what says up to where a channel has come."""
+    with live.connect() as connection:
+        connection.queues.define(queue)
+        connection.put(queue, b"a record")
+    said = live.run("omqwhy", queue)
+    assert "its 1 message is a record that stays" in said.out and "omread" not in said.out
+    assert why(live, queue) == ["still"]
+    assert f"{queue}: nobody reads it" not in live.run("omqadvise").out
+    assert queue not in live.run("omq health").out
+    facts = gather(Location(None, live.paths, live.conf))
+    assert any(each.row.name == queue for each in facts.queues)
+    for measure in OF_QUEUE:
+        assert queue not in values(measure, "*", facts)
+    said = live.run("omread", queue, "--timeout", "0")
+    assert said.code == Exit.USAGE and "records of the instance" in said.err
+    assert live.bodies(queue) == [b"a record"]
 
 
 def test_what_is_refused(live: Instance) -> None:

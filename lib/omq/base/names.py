@@ -27,6 +27,10 @@ IDEL_NAME: Final = "IDEL"
 POISON_NAME: Final = "POISON"
 
 SPECIAL_NAMES: Final = (IDEL_NAME, POISON_NAME)
+EXCHANGES, CHANNELS = "SYSTEM.EXCHANGES", "SYSTEM.CHANNELS"
+KEPT_RECORDS: Final = (EXCHANGES, CHANNELS)
+"""Their messages are records, which stay: whoever takes one takes an exchange, or what says up to
+where a channel has come. So nobody reads them, and no tool is to say that somebody should."""
 """They always exist and only the queue manager puts on them."""
 TRACE_PROPERTIES: Final = ("traceparent", "tracestate")
 """The context of a trace, of W3C Trace Context; properties go where their message goes."""

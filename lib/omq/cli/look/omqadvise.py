@@ -21,7 +21,7 @@ from omq.base.amounts import duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import BadRequest, Exit
 from omq.base.limits import AUXILIARIES_MAX
-from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.base.names import IDEL_NAME, KEPT_RECORDS, POISON_NAME
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, tool_parser
 from omq.cli.look.authority_causes import Refusals
@@ -61,6 +61,8 @@ class Advice:
     def text(self) -> str:
         if self.held_up:
             return f"as it is: {self.held_up}"
+        if self.queue in KEPT_RECORDS:
+            return "as it is: its messages are records that stay"
         if not self.readers and self.messages:
             return "nobody reads it"
         if self.needed is None:

@@ -19,7 +19,7 @@ import numpy as np
 from omq.base.amounts import counted, duration
 from omq.base.clock import NS_PER_S, iso_time
 from omq.base.errors import OmqError
-from omq.base.names import IDEL_NAME, POISON_NAME
+from omq.base.names import IDEL_NAME, KEPT_RECORDS, POISON_NAME
 from omq.base.paths import SpoolPaths
 from omq.cli.look.cause import Cause, Severity
 from omq.cli.look.due_times import due_text
@@ -124,7 +124,7 @@ def of_queue(location: Location, seen: Look, row: QueueRow, readers: list[Reader
     if row.flags & QueueFlag.SUSPENDED or not (row.ready or row.active or not row.messages):
         return
     if not readers:
-        if row.ready or not row.messages:
+        if row.name not in KEPT_RECORDS and (row.ready or not row.messages):
             yield _no_reader(row, services)
         return
     if seen.origin is not Origin.LIVING:

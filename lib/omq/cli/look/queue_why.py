@@ -13,6 +13,7 @@ from typing import Any, Final
 from omq.base.amounts import counted, duration
 from omq.base.clock import NS_PER_S
 from omq.base.errors import ConfigError
+from omq.base.names import KEPT_RECORDS
 from omq.cli.look.authority_causes import refused
 from omq.cli.look.cause import Cause, Severity
 from omq.cli.look.finding_causes import of
@@ -85,6 +86,12 @@ def explain_queue(location: Location, seen: Look, name: str, now_ns: int,
 
 def _unhindered(seen: Look, row: QueueRow, readers: list[ReaderRow], now_ns: int) -> Cause:
     """No cause is seen. That it moves needs evidence, too."""
+    if row.name in KEPT_RECORDS:
+        return Cause("still", f"its {counted(row.messages, 'message')} "
+                     f"{'is a record' if row.messages == 1 else 'are records'} that "
+                     f"{'stays' if row.messages == 1 else 'stay'}: nobody is to read it",
+                     ("omq definitions export shows exchanges and bindings, omq channel list channels",),
+                     Severity.NOTE, row.name)
     what = f"{row.ready:,} ready, {row.active:,} active"
     if row.throughput[0] >= MOVES:
         return Cause("moves", f"it moves: {row.throughput[0]:,.1f} messages a minute, {what}", (),

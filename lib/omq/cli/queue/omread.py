@@ -40,7 +40,7 @@ from omq.base import clock, event_log, events, limits, side_files
 from omq.base.config import client_settings
 from omq.base.errors import BadRequest, BodyDamaged, BodyUnavailable, Exit, OmqError
 from omq.base.event_log import EventLog
-from omq.base.names import check_queue_name, escape
+from omq.base.names import KEPT_RECORDS, check_queue_name, escape
 from omq.base.paths import existing_spool
 from omq.base.settings import Settings
 from omq.cli.common import add_json, add_url, locate, remote, say, seconds, shown, tool_parser
@@ -310,7 +310,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _local(options: argparse.Namespace) -> Callable[[], Client]:
-    """How to reach the manager of this host's instance."""
+    """How to reach the manager of this host's instance. BadRequest: a queue of records."""
+    if options.queue in KEPT_RECORDS:
+        raise BadRequest(reason=f"the messages of {options.queue} are records of the instance, and "
+                         "whoever takes one removes what it records; 'omqdump -e l' shows them, "
+                         "'omq definitions export' what is defined")
     location = locate(options)
     existing_spool(location.paths.root)
     patience_s = float(client_settings(location.conf_dir).reconnect_grace_s)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from omq.base.names import KEPT_RECORDS
 from omq.cli.look.omstat import runs
 from omq.cli.watch.facts import Facts, QueueFacts
 from omq.core.engine.queue_rules import UNLIMITED
@@ -103,4 +104,5 @@ def values(measure: str, queue: str, facts: Facts) -> dict[str, float]:
         value = OF_INSTANCE[measure](facts)
         return {} if value is None else {"": value}
     return {each.row.name: OF_QUEUE[measure](each, facts.time_ns) for each in facts.queues
-            if each.row.name == queue or (queue == EACH and not each.row.special)}
+            if each.row.name == queue or (
+                queue == EACH and not each.row.special and each.row.name not in KEPT_RECORDS)}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from omq.base.names import POISON_NAME
+from omq.base.names import KEPT_RECORDS, POISON_NAME
 from omq.cli.watch.facts import Facts, QueueFacts
 from omq.cli.web.rendering import NONE, age, number, percent, rate, size
 from omq.cli.web.snapshots import Moment
@@ -157,7 +157,7 @@ def queue_words(each: QueueFacts) -> tuple[str, str]:
         words.append("no puts")
     elif 0 < row.max_depth < UNLIMITED and row.messages >= row.max_depth:
         words.append("full")
-    if row.ready and not each.readers and "held" not in words:
+    if row.ready and not each.readers and "held" not in words and row.name not in KEPT_RECORDS:
         words.append("no reader")
     if words:
         return ", ".join(words), "warn"

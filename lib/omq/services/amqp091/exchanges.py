@@ -32,13 +32,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from omq.base import names
 from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
 from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp091.binding_index import BindingIndex, ByKey, ByTopic, Everything
 
-QUEUE: Final = "SYSTEM.EXCHANGES"
+QUEUE: Final = names.EXCHANGES
 """Its `admin` is the right to declare, delete, bind and unbind."""
 DIRECT, TOPIC, FANOUT = KINDS = ("direct", "topic", "fanout")
 _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {

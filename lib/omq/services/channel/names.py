@@ -11,9 +11,10 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
+from omq.base import names
 from omq.base.settings import Settings
 
-RECORDS: Final = "SYSTEM.CHANNELS"
+RECORDS: Final = names.CHANNELS
 """The queue of the records; who may put there may be the other side of a channel."""
 HOPS: Final = "omq.hops"
 FROM_MANAGER: Final = "omq.from.manager"
