@@ -16,7 +16,7 @@ from tests.waiting import until
 needs_proton()
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
 from omq.services.amqp091 import exchanges  # noqa: E402
-from omq.services.amqp091.exchanges import Binding  # noqa: E402
+from omq.services.amqp091.binding_index import Binding  # noqa: E402
 from tests.process.pika_clients import (  # noqa: E402
     WAIT_S,
     all_of,

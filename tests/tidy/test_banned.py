@@ -116,6 +116,7 @@ WRITERS = {
     "lib/omq/ipc/wire/sealed_body.py": "a memory file",
     "lib/omq/cli/queue/read_loop.py": "a memory file",
     "lib/omq/cli/launch.py": "/dev/null",
+    "lib/omq/cli/standard_streams.py": "/dev/null",
     "lib/omq/cli/queue/omread.py": "/dev/null",
     "lib/omq/cli/operate/order_command.py": "the plan, where the user wants it",
     "lib/omq/services/standby/line.py": "the line to the other side, a pipe",

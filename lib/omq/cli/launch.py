@@ -3,8 +3,9 @@
 One place decides how a program ends: an omq error is one line on stderr and the exit code of its
 class, a right that is missing is one with what to do (77), a package that an extra brings is named
 (69), wrong options are code 64, a closed pipe or ^C end quietly, and a bug of ours shows its
-traceback and gives 70. Standard streams that are closed are opened first (cli.standard_streams). A standard error that takes nothing changes no exit code. Targets are
-imported when they are named, so that a small tool starts fast.
+traceback and gives 70. Standard streams that are closed are opened first (cli.standard_streams). A
+standard error that takes nothing changes no exit code. Targets are imported when they are named, so
+that a small tool starts fast.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ def member(paths: SpoolPaths) -> Instance | None:
 
 
 def published(paths: SpoolPaths) -> dict[str, Any]:
-    """What `omq standby follow` says of itself; empty where it does not run. One that was killed, or
-    stands still, has left what it said last: that is no longer so (`following` None, and why)."""
+    """What `omq standby follow` says of itself; empty where it does not run. One that was killed,
+    or stands still, has left what it said last: that is no longer so (`following` None, and why).
+    """
     try:
         found = json.loads(side_files.read(paths.standby, _BYTES_MAX) or b"{}")
     except (ValueError, RecursionError, OSError):

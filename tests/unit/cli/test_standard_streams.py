@@ -45,8 +45,8 @@ def test_a_command_that_cannot_say_what_it_found_does_not_end_well(tmp_path: Pat
     assert _closed("", *words).returncode == 0
     ended = _closed(">&-", *words)
     assert ended.returncode == Exit.CANT_CREATE
-    assert ended.stderr.decode() == ("omq: the output cannot be written: standard output is closed; "
-                                     "choose another file\n")
+    assert ended.stderr.decode() == (
+        "omq: the output cannot be written: standard output is closed; choose another file\n")
 
 
 def test_a_closed_input_is_not_an_empty_one(tmp_path: Path) -> None:

@@ -18,14 +18,9 @@ from omq.format.amqp_types import Malformed
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
 from omq.services.amqp091 import protocol_switch, queue_arguments, translation
+from omq.services.amqp091.binding_index import Binding
 from omq.services.amqp091.exchange_changes import bound, declared, removed
-from omq.services.amqp091.exchanges import (
-    BINDINGS_MAX,
-    Binding,
-    Exchange,
-    Exchanges,
-    binding_record,
-)
+from omq.services.amqp091.exchanges import BINDINGS_MAX, Exchange, Exchanges, binding_record
 from omq.services.amqp091.refusals import Refused
 from omq.services.amqp091.routing import sooner
 

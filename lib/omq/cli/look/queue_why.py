@@ -90,7 +90,8 @@ def _unhindered(seen: Look, row: QueueRow, readers: list[ReaderRow], now_ns: int
         return Cause("still", f"its {counted(row.messages, 'message')} "
                      f"{'is a record' if row.messages == 1 else 'are records'} that "
                      f"{'stays' if row.messages == 1 else 'stay'}: nobody is to read it",
-                     ("omq definitions export shows exchanges and bindings, omq channel list channels",),
+                     ("omq definitions export shows exchanges and bindings, omq channel list "
+                      "channels",),
                      Severity.NOTE, row.name)
     what = f"{row.ready:,} ready, {row.active:,} active"
     if row.throughput[0] >= MOVES:

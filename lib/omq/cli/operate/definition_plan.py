@@ -55,6 +55,7 @@ from omq.format.definition import Definition, Kind
 from omq.ipc.client.connection import Client
 from omq.ipc.client.operator import Operator
 from omq.services.amqp091 import exchanges
+from omq.services.amqp091.binding_index import Binding
 from omq.services.daemon import pid_file
 from omq.services.daemon.options import Location
 from omq.storage.files import read_file
@@ -359,7 +360,7 @@ class _Judge:
         return self._all("bindings", listed, lambda each: self._binding(each, known, old, queues))
 
     def _binding(self, each: dict[str, Any], known: set[str],
-                 old: set[tuple[str, exchanges.Binding]], queues: set[str]) -> Step:
+                 old: set[tuple[str, Binding]], queues: set[str]) -> Step:
         exchange, key = each["exchange"], each.get("key", "")
         if exchange not in known:
             raise BadRequest(reason="there is no exchange of this name, here or in the file")

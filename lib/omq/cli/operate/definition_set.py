@@ -57,8 +57,8 @@ def exported(location: Location, connection: Client) -> dict[str, Any]:
 
 
 def whole(location: Location, connection: Client) -> list[QueueInfo]:
-    """All queues. A model is listed with what was said of it alone: here with what it has of [*], too,
-    as the queues that are made of it will have."""
+    """All queues. A model is listed with what was said of it alone: here with what it has of [*],
+    too, as the queues that are made of it will have."""
     found = connection.queues.list()
     common, known = load_common(location.conf_dir), {each.name for each in found}
     return [each if each.kind != Kind.MODEL.value else replace(each, keys={

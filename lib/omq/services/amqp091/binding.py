@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pamqp import commands
 
 from omq.services.amqp091 import declaring
+from omq.services.amqp091.binding_index import Binding
 from omq.services.amqp091.exchange_changes import Change, bound, declared, removed
 from omq.services.amqp091.exchanges import (
     BINDINGS_MAX,
     EXCHANGES_MAX,
     KINDS,
     QUEUE,
-    Binding,
     Exchange,
     Exchanges,
 )

@@ -15,14 +15,19 @@ it, or a binding.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from omq.services.amqp091.exchanges import Binding
+from typing import Final, NamedTuple, Protocol
 
 DEPTH: Final = 8
 _ONE, _ANY = "*", "#"
 Words = list[str]
+
+
+class Binding(NamedTuple):
+    """Where messages of this key go: to a queue of omq, or to an exchange (`to`)."""
+
+    key: str
+    queue: str = ""
+    to: str = ""
 
 
 class BindingIndex(Protocol):
@@ -110,7 +115,8 @@ class ByTopic:
             del above.below[word]
 
     def meant(self, key: str) -> Collection[Binding]:
-        words, found = _words(key), {}
+        words = _words(key)
+        found: dict[Binding, None] = {}
         for left, node in self._reached(words):
             for binding, rest in node.ends.items():
                 if binding not in found and (_matches(rest, left) if rest else not left):

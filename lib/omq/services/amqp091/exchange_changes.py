@@ -19,7 +19,8 @@ from typing import Any
 
 from omq.ipc.client.connection import Client
 from omq.services.amqp091 import exchanges
-from omq.services.amqp091.exchanges import Binding, Exchange, Exchanges, binding_record
+from omq.services.amqp091.binding_index import Binding
+from omq.services.amqp091.exchanges import Exchange, Exchanges, binding_record
 
 
 @dataclass(slots=True)
@@ -53,7 +54,8 @@ def declared(table: Exchanges, name: str, wanted: Exchange) -> Change:
 def bound(table: Exchanges, exchange: str, binding: Binding, *, durable: bool) -> Change:
     """One binding more."""
     found = table.known[exchange]
-    return Change(lambda: found.bind(binding, durable=durable), binding_record(exchange, binding) if durable else None, keeps=True)
+    return Change(lambda: found.bind(binding, durable=durable),
+                  binding_record(exchange, binding) if durable else None, keeps=True)
 
 
 def removed(table: Exchanges, bindings: Iterable[tuple[str, Binding]] = (),

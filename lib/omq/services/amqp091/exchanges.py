@@ -30,14 +30,14 @@ import json
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from omq.base import names
 from omq.base.errors import BadName, NoMessage, QueueExists, UnknownQueue
 from omq.base.names import check_queue_name
 from omq.ipc.client.connection import Client
 from omq.ipc.wire.outgoing import Outgoing
-from omq.services.amqp091.binding_index import BindingIndex, ByKey, ByTopic, Everything
+from omq.services.amqp091.binding_index import Binding, BindingIndex, ByKey, ByTopic, Everything
 
 QUEUE: Final = names.EXCHANGES
 """Its `admin` is the right to declare, delete, bind and unbind."""
@@ -49,14 +49,6 @@ NAME_MAX: Final = 255
 _ROUTES_MAX: Final = 4096
 GIVEN: Final = {"amq.direct": DIRECT, "amq.topic": TOPIC, "amq.fanout": FANOUT}
 """Which the standard wants to be there always (3.1.3)."""
-
-
-class Binding(NamedTuple):
-    """Where messages of this key go: to a queue of omq, or to an exchange (`to`)."""
-
-    key: str
-    queue: str = ""
-    to: str = ""
 
 
 @dataclass(slots=True)
@@ -173,12 +165,12 @@ class Exchanges:
             if name not in found and not old.durable:
                 found[name] = old
             elif name in found:
-                for each, durable in old.bound.items():
+                for binding, durable in old.bound.items():
                     if not durable:
-                        found[name].bind(each, durable=False)
+                        found[name].bind(binding, durable=False)
         for exchange in found.values():  # what is in memory alone may lead to what is gone by now
-            for each in [each for each in exchange.bound if each.to and each.to not in found]:
-                exchange.unbind(each)
+            for lost in [each for each in exchange.bound if each.to and each.to not in found]:
+                exchange.unbind(lost)
         self.known, self.loaded = found, True
         self.changed()
         return orphans
