@@ -30,7 +30,8 @@ MEMORY = 1 << 20
 
 
 def message(body: bytes) -> bytes:
-    return bytes(head(True, 4, 0, True, 0, {}, [], {}) + data_section(body))
+    durable = first = True
+    return bytes(head(durable, 4, 0, first, 0, {}, [], {}) + data_section(body))
 
 
 class Link:
