@@ -160,7 +160,8 @@ def run(world: World, work: Callable[[QuickPuts, Told], Awaitable[None]], lines:
         assert not told.begin("A", b"the first goes as ever")
         await until(lambda: puts._lines or puts._never or not puts._opening)
         await work(puts, told)
-        assert await puts.calm(WAIT_S) == 0
+        async with asyncio.timeout(WAIT_S):  # it does not wait until its own time is over
+            assert await puts.calm(10 * WAIT_S) == 0
         assert not puts.busy
         await asyncio.to_thread(puts.close, WAIT_S)
         for line in puts._lines:
