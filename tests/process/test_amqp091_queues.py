@@ -217,6 +217,63 @@ def test_a_queue_is_deleted_with_what_a_consumer_holds(world: AmqpWorld) -> None
     holds.queue_delete("held")
 
 
+def test_a_delete_that_is_refused_has_done_nothing(world: AmqpWorld) -> None:
+    """Be it for what a program of omq holds, for a queue that names it, or because it is defined in
+    queues.conf: no message is gone, and no consumer of this protocol is cancelled."""
+    sends, takes = connected(world).channel(), connected(world).channel()
+    told: list[Any] = []
+    takes.add_on_cancel_callback(told.append)
+    takes.basic_qos(prefetch_count=1)
+    sends.confirm_delivery()
+
+    def put(name: str, body: bytes) -> None:
+        sends.basic_publish("", name, body, pika.BasicProperties(delivery_mode=2))
+
+    def there(name: str) -> int:
+        with world.connect() as native:
+            return native.queues.show(name.upper()).messages
+
+    sends.queue_declare("held", durable=True)
+    sends.queue_declare("named", durable=True)
+    sends.queue_declare("names", durable=True, arguments={
+        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "named"})
+    with world.connect() as native, native.reader("HELD") as reader:
+        put("held", b"1")
+        found = next(iter(reader.next(timeout_s=WAIT_S)))
+        taken: list[bytes] = []
+        for name in ("held", "named", "A"):
+            takes.basic_consume(name, lambda *given: taken.append(given[3]))
+            put(name, b"2")
+            put(name, b"3")
+        until(lambda: takes.connection.process_data_events(0.01) or len(taken) == 3, world.said)
+        for name, count, code in (("held", 3, 406), ("named", 2, 406), ("A", 2, 403)):
+            assert refused(sends.connection, lambda other: other.queue_delete(
+                name)) == code  # noqa: B023
+            assert there(name) == count
+        found.done()
+    put("B", b"4")  # who is no more cancelled hears of what came behind the refusals
+    takes.basic_consume("B", lambda *given: taken.append(given[3]))
+    until(lambda: takes.connection.process_data_events(0.01) or taken[3:], world.said)
+    assert not told and taken == [b"2", b"2", b"2", b"4"]
+    for name in ("held", "names", "named"):
+        takes.queue_delete(name)
+
+
+def test_a_refused_delete_leaves_idle_consumers(world: AmqpWorld) -> None:
+    """The queue is empty: the manager has nothing to look for but who reads it."""
+    channel = connected(world).channel()
+    channel.queue_declare("named", durable=True)
+    channel.queue_declare("names", durable=True, arguments={
+        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "named"})
+    taken: list[bytes] = []
+    channel.basic_consume("named", lambda *given: taken.append(given[3]), auto_ack=True)
+    assert refused(connected(world), lambda other: other.queue_delete("named")) == 406
+    channel.basic_publish("", "named", b"x", pika.BasicProperties(delivery_mode=2))
+    until(lambda: channel.connection.process_data_events(0.01) or taken, world.said)
+    for name in ("names", "named"):
+        channel.queue_delete(name)
+
+
 def test_who_may_not_declare(world: AmqpWorld) -> None:
     connection = connected(world, "bin")
     for ask in (lambda channel: channel.queue_declare("new", durable=True),

@@ -3,6 +3,7 @@ that an operator has closed."""
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from omq.base.errors import LinkUnknown
 from omq.cli.operate import connections
 from omq.services.daemon.options import Location
 from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world, needs_proton
+from tests.process.instance import MANAGER
 from tests.process.processes import Child, start
 from tests.waiting import until
 
@@ -94,6 +96,34 @@ def test_a_client_comes_again_behind_a_stop(world: AmqpWorld, tmp_path: Path) ->
         world.start(SERVER)
     assert client.wait() == 0
     assert noted.read_text().split() == [str(number) for number in range(10)]
+
+
+def waits_at_the_manager(world: AmqpWorld) -> bool:
+    """A request of amqp.server is on the request queue."""
+    rows = [line.split() for line in Path("/proc/sysvipc/msg").read_text().splitlines()[1:]]
+    server = str(world.children[SERVER].pid)
+    return any(row[4] != "0" and row[5] == server for row in rows)  # qnum, lspid
+
+
+def test_a_stop_says_what_the_manager_has_not_answered(world: AmqpWorld) -> None:
+    """A put of the event loop is waited for no longer than the stop may take; the log says that
+    somebody may not know what became of it. The manager carries it out when it moves again."""
+    connection = BlockingConnection(world.url, timeout=WAIT_S, allow_insecure_mechs=True)
+    sender = connection.create_sender("A")
+    for number in range(3):  # the first goes by a thread, and makes its name known
+        sender.send(Message(body=b"%d" % number, durable=True, inferred=True))
+    manager = world.children[MANAGER]
+    manager.signal(signal.SIGSTOP)
+    sender.link.send(Message(body=b"3", durable=True, inferred=True))
+    connection.wait(lambda: not sender.link.queued and waits_at_the_manager(world))
+    connection.close()
+    world.children[SERVER].signal(signal.SIGTERM)
+    until(lambda: world.events(1008), world.said)
+    manager.signal(signal.SIGCONT)
+    assert world.children[SERVER].wait() == 0
+    (told,) = [each for each in world.events(1008) if each["at"] == "stop"]
+    assert "not answered for 1 messages" in told["reason"]
+    assert [message.body for message in world.left("A")] == [b"%d" % n for n in range(4)]
 
 
 def test_a_link_that_would_be_resumed_is_a_new_one(world: AmqpWorld) -> None:

@@ -48,7 +48,7 @@ def parcel(number: int) -> bytes:
     message: Any = SimpleNamespace(
         body=b"%d" % number, priority=4, attempts=0, persistent=True, message_id=f"id{number}",
         correlation="", group_id="g" if number % 2 else "", group_sequence=number,
-        last_in_group=False, expiry_ns=0, texts={REMOTE_QUEUE: "A", "customer": "42"})
+        last_in_group=False, expiry_ns=0, said=0, texts={REMOTE_QUEUE: "A", "customer": "42"})
     return packed(message, "WEST", "")
 
 

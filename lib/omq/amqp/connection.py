@@ -76,6 +76,8 @@ HEADER: Final = b"AMQP\x00\x01\x00\x00"
 FRAME_BYTES_MIN: Final = 512
 _FRAMING: Final = "amqp:connection:framing-error"
 _NO_LIMIT: Final = (1 << 32) - 1
+_FREQUENT: Final = (TRANSFER, FLOW, DISPOSITION)
+_ARRIVED, _FLOWED, _SAID = Kind.ARRIVED, Kind.FLOWED, Kind.SAID  # a look at the class costs more
 
 
 class Connection:
@@ -140,8 +142,10 @@ class Connection:
     @property
     def pending(self) -> int:
         """Bytes that wait to go out, those included that wait for a window."""
-        waiting = sum(each.waiting_bytes for each in self.sessions.values())
-        return len(self.out) + waiting
+        waiting = len(self.out)
+        for each in self.sessions.values():
+            waiting += each.waiting_bytes
+        return waiting
 
     def take(self) -> bytes:
         """What is to be sent now."""
@@ -195,12 +199,21 @@ class Connection:
             while not self._ready:
                 if self._failed or self.ended or not frame.next():
                     return None
-                if frame.code == TRANSFER and self.began and not self.closed:  # as `_frame` would
+                if frame.code in _FREQUENT and self.began and not self.closed:  # as `_frame` would
                     session = self._remote.get(frame.channel)
                     if session is not None and not session.closed:
-                        arrived = session.arrived(frame)
-                        if arrived is not None:
-                            return Event(Kind.ARRIVED, session, arrived.link, arrived)
+                        if frame.code == TRANSFER:
+                            arrived = session.arrived(frame)
+                            if arrived is not None:
+                                return Event(_ARRIVED, session, arrived.link, arrived)
+                        elif frame.code == FLOW:
+                            link = session.flowed(frame)
+                            if link is not None:
+                                return Event(_FLOWED, session, link)
+                        else:
+                            for said in session.disposed(frame):
+                                if not said.link.closed:
+                                    self._ready.append(Event(_SAID, session, said.link, said))
                         continue
                 self._frame(frame)
         except Malformed as wrong:
@@ -305,17 +318,6 @@ class Connection:
             self._ready.append(Event(Kind.ENDED, session, condition=session.remote_condition))
         elif session.closed:
             return
-        elif code == TRANSFER:
-            arrived = session.arrived(frame)
-            if arrived is not None:
-                self._ready.append(Event(Kind.ARRIVED, session, arrived.link, arrived))
-        elif code == DISPOSITION:
-            self._ready += [Event(Kind.SAID, session, each.link, each)
-                            for each in session.disposed(frame) if not each.link.closed]
-        elif code == FLOW:
-            link = session.flowed(frame)
-            if link is not None:
-                self._ready.append(Event(Kind.FLOWED, session, link))
         elif code == ATTACH:
             link = attached(session, frame.fields or [])
             self._ready.append(Event(Kind.ATTACHED, session, link))

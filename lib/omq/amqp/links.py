@@ -183,7 +183,8 @@ class Sender(Link):
     @property
     def credit(self) -> int:
         """For how many more there is some."""
-        return max(0, self.link_credit - self._holds)
+        credit = self.link_credit - self._holds
+        return credit if credit > 0 else 0
 
     def delivery(self, tag: bytes, *, settled: bool = False) -> Outgoing:
         return Outgoing(self, tag, settled=settled)
@@ -221,10 +222,10 @@ class Sender(Link):
 
     def flowed(self, delivery_count: int, credit: int, *, drain: bool) -> None:
         """Its receiver gives credit, counted from where it is."""
-        seen = self.delivery_count if delivery_count < 0 else delivery_count
-        left = seen + max(0, credit) - self.delivery_count & MASK
-        ahead = self.delivery_count - seen & MASK
-        self.link_credit = left if ahead <= max(0, credit) else 0
+        count = self.delivery_count
+        seen = count if delivery_count < 0 else delivery_count
+        credit = max(0, credit)  # -1: it gives none
+        self.link_credit = seen + credit - count & MASK if count - seen & MASK <= credit else 0
         self.drain = drain
         while self.held and (self.held[0][0].started or self.link_credit):
             delivery, data, more = self.held.popleft()

@@ -279,7 +279,10 @@ class Session:
         """What of a range has a new state, or is settled."""
         first, last = frame.delivery_id, frame.last_id
         table: dict[int, Any] = self.outgoing if frame.role == 1 else self.incoming
-        if (last - first & MASK) < len(table):
+        ids: list[int]
+        if first == last:
+            ids = [first]
+        elif (last - first & MASK) < len(table):
             ids = [each & MASK for each in range(first, first + (last - first & MASK) + 1)]
         else:
             ids = [each for each in table if (each - first & MASK) <= (last - first & MASK)]

@@ -74,9 +74,10 @@ class PayloadReader:
         file = self._files.get(word)
         if file is None or length > PAYLOAD_BYTES_MAX:
             return None
-        with suppress(OSError):
+        try:
             return durable.current().pread_now(file.fd, length, offset)
-        return None
+        except OSError:
+            return None
 
     def read_runs(self, word: int, offsets: Sequence[int], lengths: Sequence[int]
                   ) -> Iterator[tuple[int, int, bytes]]:

@@ -160,8 +160,8 @@ def run(world: World, work: Callable[[QuickPuts, Told], Awaitable[None]], lines:
         assert not told.begin("A", b"the first goes as ever")
         await until(lambda: puts._lines or puts._never or not puts._opening)
         await work(puts, told)
-        async with asyncio.timeout(WAIT_S):
-            await puts.calm()
+        async with asyncio.timeout(WAIT_S):  # it does not wait until its own time is over
+            assert await puts.calm(10 * WAIT_S) == 0
         assert not puts.busy
         await asyncio.to_thread(puts.close, WAIT_S)
         for line in puts._lines:
@@ -199,6 +199,27 @@ def test_alone_at_once_and_others_together(world: World) -> None:
     run(world, work)
 
 
+def test_what_is_under_way_when_the_wait_is_over(world: World) -> None:
+    """In requests, of which one is half done, and before them; then it goes on."""
+    async def work(puts: QuickPuts, told: Told) -> None:
+        (line,) = world.lines
+        world.parked.most = 2
+        told.begin("A", b"1", b"2", b"3")
+        told.begin("A", b"4")
+        told.begin("B", b"5", b"6")
+        assert await puts.calm(0) == 6
+        line.ring()
+        await until(line.asked_more_than(1, told.fates))
+        assert await puts.calm(0) == 4
+        for _ in range(3):
+            count = len(told.fates)
+            line.ring()
+            await until(told.more_than(count))
+        assert await puts.calm(0) == 0
+
+    run(world, work)
+
+
 def test_a_second_line_for_what_waits(world: World) -> None:
     async def work(puts: QuickPuts, told: Told) -> None:
         told.begin("A", b"1")
@@ -209,6 +230,14 @@ def test_a_second_line_for_what_waits(world: World) -> None:
         assert "1" not in told.fates
         world.lines[0].ring()
         await until(lambda: "1" in told.fates)
+        for number in (b"3", b"4", b"5"):
+            told.begin("A", number)
+        await until(lambda: sum(len(line.requests) for line in world.lines) == 4)
+        assert sorted(line.requests[1] for line in world.lines) == [[b"3"], [b"4", b"5"]], (
+            "while a put is under way, what comes in one turn goes together")
+        for line in world.lines:
+            line.ring()
+        await until(lambda: "3" in told.fates and "4" in told.fates and "5" in told.fates)
 
     run(world, work, lines=2)
 

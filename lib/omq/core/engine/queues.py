@@ -93,14 +93,19 @@ class Queues(QueueBook):
             raise UnknownQueue(queue=name)
         return self.definitions[name]
 
-    def remove(self, name: str) -> None:
-        """A queue is no more. QueueNotEmpty; QueueInUse when another queue or a reader has it."""
+    def removable(self, name: str) -> None:
+        """Nothing but what is on it, or who reads it, is in the way of `remove`. QueueOfFile,
+        UnknownQueue; QueueInUse when another queue names it."""
         if name in self._file or name in SPECIAL_NAMES:
             raise QueueOfFile(queue=name)
-        number = self.numbers.get(name, 0)
         if self.kind(name) is None:
             raise UnknownQueue(queue=name)
         self._unused(name)
+
+    def remove(self, name: str) -> None:
+        """A queue is no more. QueueNotEmpty; QueueInUse when another queue or a reader has it."""
+        self.removable(name)
+        number = self.numbers.get(name, 0)
         if number and self._core.t.q_depth[number]:
             raise QueueNotEmpty(queue=name, messages=self._core.t.q_depth[number])
         if number and (readers := self.rows.readers(number)):

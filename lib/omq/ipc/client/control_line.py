@@ -117,13 +117,15 @@ class ControlLine:
             return True
         if self._socket.gettimeout() != 0:  # to set it is a system call
             self._socket.settimeout(0)
-        with contextlib.suppress(BlockingIOError):
+        try:
             while self._rung != sequence:
                 if not (data := self._socket.recv(65536)):
                     raise Lost("the manager closed the connection")
                 self._received += data
                 self._whole()
-        return self._rung == sequence
+        except BlockingIOError:
+            return False
+        return True
 
     def _keep(self, came: list[int]) -> None:
         for each in came:

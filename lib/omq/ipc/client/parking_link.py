@@ -4,7 +4,6 @@ manager rings (ipc.client.parking has what a program does with it).
 
 from __future__ import annotations
 
-import contextlib
 import select
 import threading
 import time
@@ -115,8 +114,9 @@ class ParkingLink(Link):
         self._sequence += 1
         self._parked = parked
         try:
-            with contextlib.suppress(Lost, OSError, *LOST):  # `collect` meets it
-                self._resent(self._parked, patient=False)
+            self._resent(parked, patient=False)
+        except (Lost, OSError, *LOST):
+            pass  # `collect` meets it
         except BaseException:
             self._leave()
             raise

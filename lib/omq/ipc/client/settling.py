@@ -67,6 +67,11 @@ class Settling(Hold):
         settled = (message for _, _, message in (*self._records, *self._sending))
         return [(m.qpool_id, m.lease) for m in (*self._held.values(), *settled)]
 
+    @property
+    def in_hand(self) -> set[int]:
+        """QPoolIds of what the manager takes for this reader's."""
+        return {qpool for qpool, _ in self._holding()}
+
     def holds(self, message: Facts) -> bool:
         """Whether it is this reader's still, and nothing was said of it."""
         return self._holds(message)

@@ -176,10 +176,12 @@ class QueuePlane:
         return {}
 
     def _delete(self, session: Session, name: str, question: Question) -> Question:
-        number = self._engine.queues.numbers.get(name, 0)
+        queues = self._engine.queues
+        number = queues.numbers.get(name, 0)
+        queues.removable(name)  # before anybody loses it
         if number and question.get("force") and not self._engine.index.q_depth[number]:
             self.ends.leave(number)
-        self._engine.queues.remove(name)
+        queues.remove(name)
         self.ends.changed(name, number)
         self._log.event(events.QUEUE_DELETED, REPORT, queue=name)
         return {}

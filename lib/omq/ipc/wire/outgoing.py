@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from omq.base import clock
@@ -114,10 +113,23 @@ class Outgoing:
 
     def with_body(self, body: bytes) -> Outgoing:
         """The same with this body. What else it says was looked at, and is shared."""
-        made = object.__new__(Outgoing)
+        made = _NEW(Outgoing)
         _SET_BODY(made, body)
-        for set_, value in zip(_SETS[1:], _OTHERS(self), strict=True):
-            set_(made, value)
+        _SET_QUEUES(made, self.queues)
+        _SET_PRIORITY(made, self.priority)
+        _SET_PROPERTIES(made, self.properties)
+        _SET_PERSISTENT(made, self.persistent)
+        _SET_CORRELATION_ID(made, self.correlation_id)
+        _SET_MESSAGE_ID(made, self.message_id)
+        _SET_EXPIRY_S(made, self.expiry_s)
+        _SET_REPLY_TO(made, self.reply_to)
+        _SET_DELAY_S(made, self.delay_s)
+        _SET_AT(made, self.at)
+        _SET_GROUP_ID(made, self.group_id)
+        _SET_GROUP_SEQUENCE(made, self.group_sequence)
+        _SET_LAST_IN_GROUP(made, self.last_in_group)
+        _SET_UNIQUE_KEY(made, self.unique_key)
+        _SET_SAID(made, self.said)
         return made
 
     @property
@@ -126,12 +138,11 @@ class Outgoing:
         return arguments.identifier(self.message_id, "message_id")
 
 
-_NAMES = [each.name for each in fields(Outgoing)]
-_SETS = [Outgoing.__dict__[name].__set__ for name in _NAMES]
+_NEW = object.__new__
+_SETS = [Outgoing.__dict__[each.name].__set__ for each in fields(Outgoing)]
 (_SET_BODY, _SET_QUEUES, _SET_PRIORITY, _SET_PROPERTIES, _SET_PERSISTENT, _SET_CORRELATION_ID,
  _SET_MESSAGE_ID, _SET_EXPIRY_S, _SET_REPLY_TO, _SET_DELAY_S, _SET_AT, _SET_GROUP_ID,
  _SET_GROUP_SEQUENCE, _SET_LAST_IN_GROUP, _SET_UNIQUE_KEY, _SET_SAID) = _SETS
-_OTHERS = attrgetter(*_NAMES[1:])
 
 
 @dataclass(slots=True)

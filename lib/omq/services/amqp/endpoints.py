@@ -40,6 +40,7 @@ _TICK_MIN_S: Final = 0.1
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 LIMIT: Final = "amqp:resource-limit-exceeded"
 DETACHED: Final = "amqp:link:detach-forced"
+_ARRIVED, _SAID, _FLOWED = Kind.ARRIVED, Kind.SAID, Kind.FLOWED  # a look at the class costs more
 
 
 def tick_s(remote_idle_s: float) -> float:
@@ -89,11 +90,11 @@ class Endpoints:
 
     def _happened(self, event: Event) -> None:
         kind, link = event.kind, event.link
-        if kind is Kind.ARRIVED or kind is Kind.SAID:
+        if kind is _ARRIVED or kind is _SAID:
             served = None if link is None else self.links.get(link)
             if served is not None:
                 served.delivered(event.delivery)  # type: ignore[arg-type] # that of its link
-        elif kind is Kind.FLOWED:
+        elif kind is _FLOWED:
             if link in self.links:
                 self.links[link].flowed()
         elif kind is Kind.ATTACHED and link is not None:

@@ -93,7 +93,8 @@ class Incoming:
     # in the event loop, from the session
 
     def delivered(self, delivery: Delivery) -> None:
-        if self._link.current not in (None, delivery):
+        unread, chunks = self._link.unread, delivery.chunks
+        if unread and unread[0] is not delivery:
             return  # the one before it is being written: `_again` comes to this one
         if delivery.aborted:
             self._forget_parts()
@@ -101,19 +102,18 @@ class Incoming:
             self._credit -= 1
             self.flowed()
             return
-        if self._over or not delivery.readable:
+        if self._over or (not chunks and delivery.partial):
             return
         if self._credit <= 0:
             self._session.drop(self._link, "amqp:link:transfer-limit-exceeded", "it had no credit")
-            return
-        self._read(delivery)
+        elif (len(chunks) == 1 and not delivery.partial and 0 < len(chunks[0]) <= self._small_max
+              and not self._arriving.size):
+            self._small(delivery)
+        else:
+            self._read(delivery)
 
     def _read(self, delivery: Delivery) -> None:
-        arriving, chunks = self._arriving, delivery.chunks
-        if (len(chunks) == 1 and not delivery.partial and 0 < len(chunks[0]) <= self._small_max
-                and not arriving.size):
-            self._small(delivery)
-            return
+        arriving = self._arriving
         while not arriving.busy and (chunk := self._link.recv()):
             arriving.take(chunk)
         if arriving.busy or delivery.partial or delivery.chunks or not arriving.flushed():
@@ -138,7 +138,8 @@ class Incoming:
         data = self._link.take_whole()
         self._credit -= 1
         size, settled = len(data) + OVERHEAD_BYTES, delivery.settled
-        self._usual = max(size, self._usual // 2)
+        if size != self._usual:
+            self._usual = max(size, self._usual // 2)
         if self._room.lacks(len(data)):
             self._answers.no_room(delivery)
             return

@@ -27,7 +27,8 @@ class LinkMemory:
 
     def lacks(self, size: int) -> bool:
         """Whether it would be `full` with so many bytes more."""
-        return self.free < size or self._disk.free(self._user) < 0
+        user = self._user
+        return self._memory.free(user) < size or self._disk.free(user) < 0
 
     def hold(self, size: int) -> None:
         self._held += size

@@ -22,7 +22,8 @@ class Memory:
 
     def free(self, user: str) -> int:
         """What this user may still take; below 0: it has too much."""
-        return min(self._left, self._user_most - self._users[user])
+        left, own = self._left, self._user_most - self._users.get(user, 0)
+        return left if left < own else own
 
     def take(self, user: str, size: int) -> None:
         self._left -= size

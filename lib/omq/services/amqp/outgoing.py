@@ -90,9 +90,10 @@ class Outgoing(Enrolling):
             self._link.abort(self._pouring)
         self._pouring = None
 
-    def _heard(self) -> None:
-        """All that came together: it is carried out at once, and confirmed when that is done."""
-        self._carry_out(wants=self._wanting)
+    def _heard(self, *, wants: bool) -> None:
+        """All that came together: it is carried out at once, and confirmed when that is done.
+        `wants`: as Taker.say has it."""
+        self._carry_out(wants=wants)
         tags = self._to_confirm
         if tags and self._taker is not None:
             self._to_confirm = []
@@ -113,24 +114,22 @@ class Outgoing(Enrolling):
         before more is taken for it. Else the thread would wait for more, and be called back."""
         self._session.stir(self)
 
-    @property
-    def _wanting(self) -> bool:
-        return self._taker is not None and self._began and not self._over
-
     def room_again(self) -> None:
         """Take as much as the client wants and the line carries."""
-        self._heard()
-        if not self._wanting or self._taker is None:
+        taker = self._taker
+        wanting = taker is not None and self._began and not self._over
+        self._heard(wants=wanting)
+        if taker is None or not wanting:
             return
         settings, link, session = self._host.policy.settings, self._link, self._session
-        held = len(self._unsettled) + self._enrolled
-        more = min(link.credit, max(0, settings.amqp_unsettled_max - held))
+        held, credit = len(self._unsettled) + self._enrolled, link.credit
+        more = min(credit, max(0, settings.amqp_unsettled_max - held)) if credit else 0
         waiting = session.waiting_bytes
         session.tight = session.tight or waiting > 0
         room = max(0, settings.amqp_outgoing_bytes_max - waiting)
-        draining = link.drain and link.credit > 0 and not self._drains
+        draining = link.drain and credit > 0 and not self._drains
         self._drains += draining
-        self._taker.want(self._tags + more, self._bytes + room, draining=draining)
+        taker.want(self._tags + more, self._bytes + room, draining=draining)
 
     def recheck(self) -> None:
         address = self._address
@@ -198,7 +197,8 @@ class Outgoing(Enrolling):
         if drained:
             self._drains = 0
             self._link.drained()
-        self._session.stir(self)
+        if self._says or self._pouring or self._link.credit:  # else there is nothing to ask for
+            self._session.stir(self)
         self._session.kick()
 
     def _send_whole(self, given: TakenMessage) -> None:

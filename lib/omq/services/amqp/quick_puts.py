@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -110,12 +111,16 @@ class QuickPuts:
         """Something is being put, or waits for that."""
         return bool(self._turn) or len(self._idle) < len(self._lines)
 
-    async def calm(self) -> None:
-        """Until nothing is busy."""
-        while self.busy:
-            waits = self._home.create_future()
-            self._waits.append(waits)
-            await waits
+    async def calm(self, wait_s: float) -> int:
+        """Until nothing is busy, at most so long; how many messages are under way then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while self.busy:
+                    waits = self._home.create_future()
+                    self._waits.append(waits)
+                    await waits
+        return (sum(len(line.messages) - len(line.told) for line in self._lines)
+                + sum(len(batch.messages) for waiting in self._turn.values() for batch in waiting))
 
     def close(self, wait_s: float) -> None:
         """At the end, in another thread, when nothing is busy."""

@@ -20,7 +20,7 @@ from typing import Final
 from omq.base import events, side_files
 from omq.base.config import load_settings
 from omq.base.errors import ConfigError
-from omq.base.event_log import ERROR, REPORT
+from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.rated_log import NEVER
 from omq.ipc.client.connection import Client
 from omq.services.amqp.host import Host
@@ -66,9 +66,10 @@ class AmqpServer:
             self._desk.close()
             for server in servers.values():
                 server.close()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):
-                    await host.quick.calm()
+            if left := await host.quick.calm(_CLOSE_S):
+                self._context.log.event(
+                    events.FAILED, WARNING, at="stop", reason=f"the queue manager has not answered "
+                    f"for {left} messages: clients that have not heard of theirs send them again")
             await loop.run_in_executor(None, host.close, _CLOSE_S)
         host.rated.flush(NEVER)
         self._context.log.event(events.AMQP_STOPPED, REPORT)

@@ -258,9 +258,11 @@ class Taker(ReaderTurns):
                 return False
             self._rung = self._parked = False
         self._found.extend(found)
-        if not self._room or not all(
-                parking.at_hand(reader, each, HERE_BYTES) for each in found):
+        if not self._room:
             return False
+        for each in found:
+            if not parking.at_hand(reader, each, HERE_BYTES):
+                return False
         left, limit = self._parked_at
         self._hand_over(left - len(found), limit, draining=False, tell=_at_once)
         with self._guard:

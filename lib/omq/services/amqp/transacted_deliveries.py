@@ -111,9 +111,12 @@ class Enrolling:
         says = self._says
         if says and self._taker is not None:
             self._says = []
-            light = all(say in LIGHT for _, say in says)
-            self._taker.say(partial(_carried, says), light=len(says) if light else 0,
-                            wants=wants)
+            light = len(says)
+            for _, say in says:
+                if say not in LIGHT:
+                    light = 0
+                    break
+            self._taker.say(partial(_carried, says), light=light, wants=wants)
 
 
 def _carried(says: list[tuple[Message, Say]]) -> None:

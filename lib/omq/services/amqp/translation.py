@@ -236,9 +236,13 @@ def _encoded(message: Native | Browsed, *, bodiless: bool = False) -> bytes:
         foot = texts.pop(FOOTER, "")
         _fields(fields, texts)
     known = message.ids
-    fields[_ID] = ids.given(known.message_id, "message-id", texts)
-    fields[_CORRELATION] = ids.given(known.correlation, "correlation-id", texts)
-    fields[_GROUP] = ids.given(known.group_id, "group-id", texts)
+    if texts:
+        fields[_ID] = ids.given(known.message_id, "message-id", texts)
+        fields[_CORRELATION] = ids.given(known.correlation, "correlation-id", texts)
+        fields[_GROUP] = ids.given(known.group_id, "group-id", texts)
+    else:  # as `given` has it where no property says more
+        fields[_ID] = known.message_id or None
+        fields[_CORRELATION], fields[_GROUP] = known.correlation or None, known.group_id or None
     if fields[_CREATED] is None:
         fields[_CREATED] = Timestamp(message.put_time_ns // _NS_PER_MS)
     if known.replies and fields[_REPLY_TO] is None:

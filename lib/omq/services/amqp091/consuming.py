@@ -79,6 +79,12 @@ class Takes:
             self.over = True
             self.taker.close()
 
+    async def in_hand(self) -> set[int]:
+        """QPoolIds of what was taken for it and is not settled."""
+        with suppress(ConnectionClosed):  # it is through, and all is back
+            return await self.taker.call(lambda _, reader: reader.in_hand)
+        return set()
+
     async def give_up(self) -> None:
         """Its queue is to be deleted: nothing more is taken, and what it holds is back, on the
         disk. What its client still says of that is heard, and changes nothing."""

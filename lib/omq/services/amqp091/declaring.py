@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pamqp import commands
 
-from omq.base.errors import QueueExists, QueueInUse, QueueNotEmpty, UnknownQueue
+from omq.base.errors import QueueExists, QueueNotEmpty, UnknownQueue
 from omq.ipc.client.connection import Client
 from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp.addresses import Address, resolved
@@ -145,20 +145,23 @@ async def delete(channel: Channel, what: Any) -> None:
 
 async def _delete(session: Session, queue: str, *, force: bool, clear: bool) -> None:
     """Clients of this protocol lose what they hold of it, as at RabbitMQ, if nothing else is in
-    the way; what others hold is. OmqError."""
+    the way; what others hold is. What is refused has changed nothing, if nobody else takes a
+    message of it at the same time. OmqError."""
 
     def delete(native: Client) -> None:
-        if clear:
-            native.queues.clear(queue, reason=_REASON)
         native.queues.delete(queue, force=force, reason=_REASON)
+
+    def delete_all(native: Client) -> None:
+        native.queues.clear(queue, reason=_REASON)
+        delete(native)
 
     try:
         await session.host.ask(session, delete)
-    except (QueueNotEmpty, QueueInUse):
-        if not clear:
+    except QueueNotEmpty:  # it is all that is in the way
+        if not clear or await session.directory.others_hold(session, queue):
             raise
         await session.directory.let_go(queue)
-        await session.host.ask(session, delete)
+        await session.host.ask(session, delete_all)
 
 
 async def purge(channel: Channel, what: Any) -> None:

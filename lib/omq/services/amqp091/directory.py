@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from omq.base.errors import BadName, OmqError
 from omq.base.names import check_queue_name
+from omq.format.index import EntryState
 from omq.ipc.client.connection import Client
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.amqp091 import exchanges
@@ -139,6 +140,16 @@ class Directory:
         if not self._takes[queue]:
             del self._takes[queue]
 
+    async def others_hold(self, session: Session, queue: str) -> bool:
+        """Whether who is not a client of AMQP 0-9-1 has some of it in hand. It is looked at twice:
+        what clients of this protocol have settled between both looks was theirs, and is gone."""
+        theirs: set[int] = await self._host.ask(session, lambda native: _in_hand(native, queue))
+        for each in tuple(self._takes.get(queue, ())):
+            theirs -= await each.in_hand()
+        if theirs:
+            theirs &= await self._host.ask(session, lambda native: _in_hand(native, queue))
+        return bool(theirs)
+
     async def let_go(self, queue: str) -> None:
         """It is to be deleted: clients of AMQP 0-9-1 lose what they hold of it."""
         await asyncio.gather(*(each.give_up() for each in tuple(self._takes.get(queue, ()))))
@@ -241,3 +252,8 @@ class Directory:
 
     async def _ask(self, work: Callable[[Client], T]) -> T:
         return await self._host.asked(work)
+
+
+def _in_hand(native: Client, queue: str) -> set[int]:
+    """QPoolIds of what readers have of it."""
+    return {row.qpool_id for row in native.browse(queue) if row.state is EntryState.ACTIVE}

@@ -13,6 +13,7 @@ and its frame cost a batch what one message had cost. Message annotations say th
     x-opt-omq-reply   [queue manager, queue]      where its reply goes
     x-opt-omq-hops    channels that it has crossed, with this one
     x-opt-omq-last    it is the last of its group
+    x-opt-omq-open    what its publisher left open (format.message.Said), if it did
     x-opt-omq-again   (to foreign peers) they may have it already
 
 Invariant: `opened(packed(message))` is the message, with the time that its expiry has left (up to
@@ -46,6 +47,7 @@ FROM: Final = "x-opt-omq-from"
 REPLY: Final = "x-opt-omq-reply"
 HOPS_SAID: Final = "x-opt-omq-hops"
 LAST: Final = "x-opt-omq-last"
+OPEN: Final = "x-opt-omq-open"
 AGAIN: Final = "x-opt-omq-again"
 _HEADER: Final = frozenset((REMOTE_MANAGER, REMOTE_QUEUE, REPLY_MANAGER, REPLY_QUEUE, FROM_MANAGER,
                             FROM_QUEUE, HOPS))
@@ -120,6 +122,8 @@ def packed(message: Native, own: str, reply_to: str, *, again: bool = False) -> 
     if group := message.group_id:
         said += [*[values.NULL] * 4, values.text(group), values.uint(message.group_sequence)]
         notes[LAST] = values.TRUE if message.last_in_group else values.FALSE
+    if left_open := message.said:
+        notes[OPEN] = values.long(left_open)
     if again:
         notes[AGAIN] = values.TRUE
     kept = {values.text(name): values.text(text) for name, text in properties.items()
@@ -224,7 +228,7 @@ def _opened(sections: Iterable[tuple[int, Any]], spot: Spot) -> Parcel:
             priority=4 if priority is None else min(_whole(priority), 9),
             persistent=durable is True, message_id=_text(said[0]), correlation_id=_text(said[5]),
             group_id=group, group_sequence=_whole(sequence) if group else 0,
-            last_in_group=notes.get(LAST) is True,
+            last_in_group=notes.get(LAST) is True, said=_whole(notes.get(OPEN, 0)),
             expiry_s=min(_whole(ttl) / 1000, _YEARS_S) if ttl else None),
         _address(notes.get(TO)), _address(notes.get(FROM)),
         _address(notes.get(REPLY)), hops, spot)

@@ -33,7 +33,7 @@ class Native:
 
     body, priority, attempts, redelivered = b"x", 4, 0, False
     message_id, correlation, group_id, reply_to = "ab", "", "", ""
-    group_sequence, last_in_group, expiry_ns, size = 0, False, 0, 1
+    group_sequence, last_in_group, expiry_ns, size, said = 0, False, 0, 1, 0
 
     def __init__(self, *, persistent: bool = True, **changed: Any) -> None:
         self.persistent, self.texts = persistent, {REMOTE_QUEUE: "Q"}

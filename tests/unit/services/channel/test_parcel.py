@@ -41,13 +41,14 @@ def native(**said: Any) -> Any:
     return SimpleNamespace(**{
         "body": b"x", "texts": dict(REMOTE), "persistent": True, "priority": 4,
         "attempts": 0, "message_id": "id", "correlation": "", "group_id": "",
-        "group_sequence": 0, "last_in_group": False, "expiry_ns": 0, **said})
+        "group_sequence": 0, "last_in_group": False, "expiry_ns": 0, "said": 0,
+        **said})
 
 
 RICH: dict[str, Any] = {
     "body": bytes(range(256)) * 300, "priority": 9, "attempts": 300, "message_id": "ä" * 12,
     "correlation": "order-1", "group_id": "g" * 24, "group_sequence": 70_000,
-    "last_in_group": True,
+    "last_in_group": True, "said": 21,
     "texts": {**REMOTE, "customer": "42", "long": "y" * 5000, "count": "3",
               "amqp.types": '{"count":"uint"}'}}
 
@@ -74,6 +75,7 @@ def test_the_library_reads_what_is_packed(said: dict[str, Any]) -> None:
         assert notes[symbol("x-opt-omq-from")] == ["WEST", "A"]
         assert notes[symbol("x-opt-omq-reply")] == ["WEST", "REPLIES"]
         assert notes[symbol("x-opt-omq-hops")] == 1
+        assert notes.get(symbol("x-opt-omq-open"), 0) == message.said
         if told is not None:
             assert found.instructions == {symbol("x-opt-omq-batch"): [1 << 40, 2, 3],
                                           symbol("x-opt-omq-mark"): MARK}
@@ -89,6 +91,7 @@ def _same(parcel: Any, message: Any) -> None:
         message.correlation)
     assert (out.group_id, out.group_sequence, out.last_in_group) == (
         message.group_id, message.group_sequence, message.last_in_group)
+    assert out.said == message.said
     assert parcel.to == Address("EAST", "A") and parcel.hops == 1
 
 
@@ -143,6 +146,7 @@ ONE = packed(native(), "WEST", "")
     _annotated([1, 1, 9, 1]) + values.section(values.APPLICATION, values.text("x")),
     _annotated([1, 1, 9, 1]), _annotated([1 << 62, 1, 1, 1]) + values.data_section(ONE),
     _annotated([1, 1, 1, -1]) + values.data_section(ONE),
+    packed(native(said=1 << 16), "WEST", ""), packed(native(said=-1), "WEST", ""),
     _annotated([1, 1]) + ONE, _annotated([1, 1, 1, 1, 1]) + ONE,
     bundled([ONE], Spot(1, 1, 1, "no mark")), bundled([ONE] * (MOST + 1), Spot()),
     bundled([ONE] * (MOST + 1), Spot(1, 1, 1000, MARK)), values.section(0x77, values.TRUE) + ONE,
