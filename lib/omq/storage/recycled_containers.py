@@ -84,13 +84,18 @@ def offers(paths: SpoolPaths, size: int = 0) -> list[Offer]:
     """All that are offered, or those that are near `size` bytes; what has not the form of an offer is
     nobody's business here."""
     try:
-        found = durable.status(paths.spares)
-        if found is None or not stat.S_ISDIR(found.st_mode):
+        if not _is_there(paths):
             return []
         return [each for name in durable.list_directory(paths.spares)
                 if (each := _parsed(name, size)) is not None]
     except DiskError:
         return []
+
+
+def _is_there(paths: SpoolPaths) -> bool:
+    """The folder, which is none elsewhere."""
+    found = durable.status(paths.spares)
+    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def _parsed(name: str, size: int) -> Offer | None:
@@ -233,9 +238,11 @@ class Recycler:
         self._paths, self._settings = paths, settings
 
     def open(self) -> None:
-        """The folder is there, and nothing in it that a predecessor left."""
+        """The folder is there, and nothing in it that a predecessor left. Where it cannot be made,
+        as on a full disk, nothing rests: its name needs no sync."""
         if self._settings.recycled_bytes_max and durable.status(self._paths.spares) is None:
-            durable.make_directory(self._paths.spares, DIRECTORY_MODE)
+            with contextlib.suppress(OSError):
+                durable.current().mkdir(str(self._paths.spares), DIRECTORY_MODE)
         self.give_back()
 
     def end(self, ref: str) -> bool:
@@ -261,17 +268,30 @@ class Recycler:
         return True
 
     def _has_room(self, size: int) -> bool:
+        """For one more of `size` bytes; the oldest make room for it where they are of another size:
+        nobody has wanted them since."""
+        most = self._settings.recycled_bytes_max
+        if not _is_there(self._paths):
+            return False
+        if disk_usage.free(self._paths, self._settings).short:
+            self.give_back()
+            return False
+        if not LABEL_BYTES <= size <= most:
+            return False
         now_s = clock.wall_ns() // clock.NS_PER_S
-        resting = offers(self._paths)
-        for each in [each for each in resting if not each.fresh(now_s)]:
+        resting = sorted(offers(self._paths), key=lambda each: each.time_s)
+        held = sum(each.size for each in resting)
+        for each in resting[:]:
+            full = len(resting) >= OFFERS_MAX or held + size > most
+            if each.fresh(now_s):
+                if not full:
+                    break
+                if _near(each.size, size):
+                    return False
             self._remove(each)
             resting.remove(each)
-        if disk_usage.free(self._paths, self._settings).short:
-            for each in resting:
-                self._remove(each)
-            return False
-        return (size >= LABEL_BYTES and len(resting) < OFFERS_MAX
-                and size + sum(each.size for each in resting) <= self._settings.recycled_bytes_max)
+            held -= each.size
+        return len(resting) < OFFERS_MAX and held + size <= most
 
     def _renamed(self, file: File, ref: str) -> str | None:
         """Its new reference, in the same directory: one change of it, which a power cut leaves
