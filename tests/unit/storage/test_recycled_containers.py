@@ -31,6 +31,7 @@ from omq.storage.recycled_containers import (
 )
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.spool import create_spool
+from omqtools.omqrecover.body_survey import orphans
 from tests.unit.storage.world import FULL, FaultyDisk
 
 SIZE = 5000
@@ -168,6 +169,36 @@ def test_what_somebody_has_open_is_removed(paths: SpoolPaths, recycler: Recycler
     os.close(held)
 
 
+def test_nothing_is_written_into_what_somebody_has_open(paths: SpoolPaths, recycler: Recycler
+                                                        ) -> None:
+    """Its reader finds that it has ended, not bytes that are none of its body."""
+    ref = put(paths, body("a"))
+    disk = FaultyDisk()
+    with path(paths, ref).open("rb"):
+        durable.use(disk)
+        recycler.end(ref)
+    assert not [call for call in disk.calls if call.startswith("write")]
+
+
+def test_one_that_is_opened_at_the_last_moment_is_removed(paths: SpoolPaths, recycler: Recycler
+                                                          ) -> None:
+    """By who had found its old name when it went."""
+    ref = put(paths, body("a"))
+    opened = []
+
+    class Late(Disk):
+        def sync_directory(self, path: str) -> None:
+            super().sync_directory(path)
+            if not opened:
+                (name,) = os.listdir(path)
+                opened.append(os.open(f"{path}/{name}", os.O_RDONLY))
+
+    durable.use(Late())
+    assert recycler.end(ref) and not offers(paths) and not files(paths)
+    assert os.fstat(opened[0]).st_size == 0
+    os.close(opened[0])
+
+
 def test_what_was_given_out_is_removed_when_nobody_has_it_open(paths: SpoolPaths,
                                                                recycler: Recycler) -> None:
     """A pipe has pages of it: they do not become another body's."""
@@ -255,8 +286,12 @@ def test_a_file_that_becomes_a_spare_is_not_sent(paths: SpoolPaths, recycler: Re
 def test_they_rest_within_their_bounds(paths: SpoolPaths) -> None:
     recycler = Recycler(paths, replace(SETTINGS, recycled_bytes_max=3 * SIZE))
     recycler.open()
-    for each in [put(paths, body("a")) for _ in range(5)]:
+    first, *rest = [put(paths, body("a")) for _ in range(5)]
+    assert recycler.end(first)
+    (kept,) = offers(paths)
+    for each in rest:
         assert recycler.end(each)
+    assert kept in offers(paths), "nothing is gained by another one of its size"
     assert sum(each.size for each in offers(paths)) == 3 * SIZE
     recycler.end(put(paths, body("a", 4 * SIZE)))
     assert len(offers(paths)) == 3 == len(files(paths))
@@ -309,7 +344,8 @@ def test_what_is_old_is_not_taken_and_goes(paths: SpoolPaths, recycler: Recycler
     recycler.end(ref)
     assert [each.size for each in offers(paths)] == [3 * SIZE] and not path(paths, old.ref).exists()
     monkeypatch.setattr(clock, "wall_ns", lambda: now - 3600 * clock.NS_PER_S)
-    assert put(paths, body("d", 3 * SIZE)) not in {each.ref for each in offers(paths)}
+    (ahead,) = offers(paths)
+    assert put(paths, body("d", 3 * SIZE)) != ahead.ref, "the clock was ahead"
 
 
 def test_what_is_none_is_passed_over(paths: SpoolPaths, recycler: Recycler, tmp_path: Path) -> None:
@@ -404,3 +440,10 @@ def test_the_kernel_tells_who_is_alone(tmp_path: Path) -> None:
     assert disk.alone(fd)
     os.close(os.open(name, os.O_RDONLY | os.O_NONBLOCK))  # no lease is left
     disk.close(fd)
+
+
+def test_omqrecover_takes_them_for_no_orphans(paths: SpoolPaths, recycler: Recycler) -> None:
+    recycler.end(put(paths, body("a")))
+    orphan = put(paths, body("c", 3 * SIZE))
+    found, count = orphans(paths, set())
+    assert [each.file for each in found] == [orphan.removeprefix("~/")] and count == 2
