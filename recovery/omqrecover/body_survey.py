@@ -33,10 +33,10 @@ from omq.format.location import LocationKind, location, number_of
 from omq.format.pool import RecordFlag
 from omq.storage import durable
 from omq.storage.containers import open_item
-from omq.storage.recycled_containers import is_spare
 from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader, payload_paths
+from omq.storage.recycled_containers import is_spare
 from omq.storage.store import file_name, scan_store_file, store_numbers
 
 REPORT_EVERY: Final = 50_000

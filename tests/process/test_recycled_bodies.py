@@ -138,8 +138,8 @@ def whole(content: bytes) -> int:
 
 
 def test_kills_cost_no_body(omq_instance: Instance) -> None:
-    """Of who puts, of who removes, and of the manager, in turn; some bodies wait all the while. What
-    was acknowledged comes, as it was put."""
+    """Of who puts, of who removes, and of the manager, in turn; some bodies wait all the while.
+    What was acknowledged comes, as it was put."""
     made, acknowledged, came, used = omq_instance, set[int](), set[int](), 0
     made.start(WRITER, MANAGER, IDEL)
     made.ready()

@@ -8,8 +8,8 @@ Invariants:
    Disk.open_beneath, which cannot leave the spool and follows no link; what is opened is a regular
    file with one name.
 2. `create` returns when the file, its directory and the directory above are synced (of a spare one
-   they were when it was made or renamed): the submitter does that before the put, so a message never names a
-   container that a crash can take away.
+   they were when it was made or renamed): the submitter does that before the put, so a message
+   never names a container that a crash can take away.
 3. Names are unique over processes: made with O_EXCL, from a random start in each process.
 
 In the middle of a crash: a container without a message is garbage that omqcheck finds; a message is
@@ -256,8 +256,8 @@ def open_again(paths: SpoolPaths, ref: str) -> File:
 
 def give_out(file: File) -> None:
     """Before the path or a descriptor of a container goes to where omq does not see what is done
-    with it: its file is not used again. Pages of it may be on their way from a pipe or a socket long
-    after the last descriptor is closed. This needs no sync: they do not outlive the kernel.
+    with it: its file is not used again. Pages of it may be on their way through a pipe or a socket
+    when the last descriptor is closed. This needs no sync: they do not outlive the kernel.
     DiskError, AccessDenied."""
     disk = durable.current()
     try:

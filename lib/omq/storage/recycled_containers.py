@@ -12,9 +12,9 @@ and there is one who can. Nobody waits, and no lock outlives its holder.
     label: "OMQSPARE", its reference, NONCE  at the beginning of the container
 
 Invariants:
-1. No name comes back: a spare has a name that O_EXCL has found unused, and that name is on the disk,
-   the old one gone from it, before the spare is offered. So what is written into it is durable with
-   its file alone, and who looks for the message that has ended finds no file, as if it were removed.
+1. No name comes back: a spare has a name that O_EXCL has found unused, and that name is on the
+   disk, the old one gone from it, before it is offered. So what is written into it is durable with
+   its file alone, and who looks for the body that has ended finds no file, as if it were removed.
 2. The label decides, not the offer. A body is written over the label and synced before its message
    is put: a container that a message names has no label, whatever offers a power cut brings back.
    NONCE is not known to who put the body before.
@@ -24,12 +24,12 @@ Invariants:
 4. It belongs to this user, is a regular file with one name, and its mode is that of a file of the
    spool; else it is removed, which is what happened to all before.
 5. At most OFFERS_MAX files of `recycled_bytes_max` bytes rest, none for longer than AGE_S_MAX; none
-   while the disk is short or nothing is done, none behind an orderly stop or the next start. Nothing
+   while the disk is short or nothing is done, none behind an orderly stop or the next start. None
    that is older is taken: omscan removes what is an hour old and no message names.
 
 In the middle of a crash: a container under its old name, of a message that waits on IDEL to be
-removed; under its new one, without an offer or half written: no message names it, and omscan calls it
-a spare while its label is there, else an orphan.
+removed; under its new one, without an offer or half written: no message names it, and omscan calls
+it a spare while its label is there, else an orphan.
 
 Errors: those of containers.remove. What keeps a container from being used again is none.
 """
@@ -81,8 +81,8 @@ class Offer:
 
 
 def offers(paths: SpoolPaths, size: int = 0) -> list[Offer]:
-    """All that are offered, or those that are near `size` bytes; what has not the form of an offer is
-    nobody's business here."""
+    """All that are offered, or those that are near `size` bytes; what has not the form of an offer
+    is nobody's business here."""
     try:
         if not _is_there(paths):
             return []

@@ -5,8 +5,9 @@ Who writes one large body only pays for no other: there are none before the seco
 at once, up to MADE_MAX, whose directories are synced once for all of them.
 
 Invariants:
-1. What `take` gives, but for those that are used again, was made by this object in this process with O_EXCL, is empty, has one name,
-   and the names of file and directory are synced.
+1. What `take` gives was made by this object in this process with O_EXCL, is empty, has one name,
+   and the names of file and directory are synced; or it is one that is used again
+   (storage.recycled_containers), which comes first.
 2. One that is older than AGE_S_MAX is removed and not used: omscan takes away what is old and no
    message names, an hour by default.
 3. `close` removes what was not used.
@@ -48,8 +49,8 @@ class SpareContainers:
 
     def take(self, size: int = 0) -> tuple[str, File, int] | None:
         """The reference, the file, open for writing, and how long it is: one of a body that has
-        ended, if one is there for a body of `size` bytes (0: nobody knows), else an empty one. None:
-        make one in the usual way."""
+        ended, if one is there for a body of `size` bytes (0: nobody knows), else an empty one.
+        None: make one in the usual way."""
         if size and (used := self._taker.take(size)) is not None:
             return used
         if self._pid != os.getpid():  # a child: they are its parent's

@@ -196,7 +196,8 @@ class _Paths(SpoolPaths):
     """The paths of ROOT, made once: a recovery asks for them some fifty times."""
 
 
-for _name in ("journal", "archive", "msgpool", "store", "data", "spares", "volatile", "quarantine", "run"):
+for _name in ("journal", "archive", "msgpool", "store", "data", "spares", "volatile", "quarantine",
+              "run"):
     setattr(_Paths, _name, getattr(SpoolPaths(Path(ROOT)), _name))
 PATHS = _Paths(Path(ROOT))
 

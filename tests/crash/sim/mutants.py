@@ -544,7 +544,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         lambda: [mock.patch.object(life.Life, "settle", _ends_at_once)],
         workload="recycled", shows=("lost", "container", "damage", "changed", "body")),
     "offer-believed": Mutant(
-        "a container is taken for a spare because its offer says so, which a power cut brought back",
+        "a container is taken for a spare because of an offer that a power cut brought back",
         lambda: [mock.patch.object(recycled_containers, "_has_label", _believed)],
         workload="recycled", shows=("lost", "container", "damage", "changed", "body",
                                     "second life"), second=1.0),

@@ -286,12 +286,13 @@ def test_a_file_that_becomes_a_spare_is_not_sent(paths: SpoolPaths, recycler: Re
 def test_they_rest_within_their_bounds(paths: SpoolPaths) -> None:
     recycler = Recycler(paths, replace(SETTINGS, recycled_bytes_max=3 * SIZE))
     recycler.open()
-    first, *rest = [put(paths, body("a")) for _ in range(5)]
-    assert recycler.end(first)
-    (kept,) = offers(paths)
-    for each in rest:
+    refs = [put(paths, body("a")) for _ in range(5)]
+    for each in refs[:3]:
         assert recycler.end(each)
-    assert kept in offers(paths), "nothing is gained by another one of its size"
+    kept = offers(paths)
+    for each in refs[3:]:
+        assert recycler.end(each)
+    assert offers(paths) == kept, "nothing is gained by another one of its size"
     assert sum(each.size for each in offers(paths)) == 3 * SIZE
     recycler.end(put(paths, body("a", 4 * SIZE)))
     assert len(offers(paths)) == 3 == len(files(paths))
@@ -447,3 +448,13 @@ def test_omqrecover_takes_them_for_no_orphans(paths: SpoolPaths, recycler: Recyc
     orphan = put(paths, body("c", 3 * SIZE))
     found, count = orphans(paths, set())
     assert [each.file for each in found] == [orphan.removeprefix("~/")] and count == 2
+
+
+def test_a_body_shorter_than_the_label_takes_none(paths: SpoolPaths, recycler: Recycler) -> None:
+    """A part of the label would be left, and what is written counts only when none is."""
+    recycler.end(put(paths, body("a", LABEL_BYTES)))
+    (offer,) = offers(paths)
+    assert put(paths, body("b", LABEL_BYTES - 1)) != offer.ref
+    recycler.end(put(paths, body("c", LABEL_BYTES - 1)))
+    assert offers(paths) == [offer], "nor is there room for one in it"
+    assert put(paths, body("d", LABEL_BYTES)) == offer.ref
