@@ -142,7 +142,8 @@ def test_of_two_takers_one_gets_it(paths: SpoolPaths, recycler: Recycler) -> Non
     one, other = Taker(paths), Taker(paths)
     for each in [put(paths, body("a")) for _ in range(3)]:
         recycler.end(each)
-    taken = [each for taker in (one, other, one, other) if (each := taker.take(SIZE)) is not None]
+    tried = [taker.take(SIZE) for taker in (one, other, one, other)]
+    taken = [each for each in tried if each is not None]
     assert len({ref for ref, _, _ in taken}) == len(taken) == 3
     for _, file, _ in taken:
         file.close()
@@ -184,7 +185,7 @@ def test_one_that_is_opened_at_the_last_moment_is_removed(paths: SpoolPaths, rec
                                                           ) -> None:
     """By who had found its old name when it went."""
     ref = put(paths, body("a"))
-    opened = []
+    opened: list[int] = []
 
     class Late(Disk):
         def sync_directory(self, path: str) -> None:
