@@ -159,8 +159,8 @@ def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Sp
 
 def _made(paths: SpoolPaths, fill: Callable[[File, int], tuple[int, int] | None],
           spares: Spares | None, size_expected: int = 0) -> tuple[str, int, int] | None:
-    """A container with what `fill` gives it, which is told the bytes that are there to be written
-    over, and says its size and CRC; None: there is none."""
+    """A container with what `fill` gives it, which gets how many bytes are there to be
+    written over, and says its size and CRC; None: there is none."""
     durable.check_latch()
     spare = spares.take(size_expected) if spares is not None else None
     ref, file, there = spare or (*create_empty(paths), 0)

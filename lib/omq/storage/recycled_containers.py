@@ -350,7 +350,7 @@ class Recycler:
             containers.remove(self._paths, offer.ref, sync=False)
 
     def give_back(self) -> None:
-        """Remove all spares. What cannot be removed stays, and is told by omscan."""
+        """Remove all spares. What cannot be removed stays, and omscan lists it."""
         for each in offers(self._paths):
             with contextlib.suppress(DiskError, BadItemRef):
                 self._remove(each)
