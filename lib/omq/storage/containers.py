@@ -26,7 +26,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -115,24 +115,34 @@ def create(paths: SpoolPaths, chunks: Iterable[Buffer], spares: Spares | None = 
     `spares`: where one may be taken whose name is on the disk; one of about `size_expected` bytes
     that is written over, if that is known."""
     def pour(file: File, there: int) -> tuple[int, int]:
-        size = crc = held = 0
-        together: list[Buffer] = []
-        most = OVERWRITE_BYTES if there else CHUNK_BYTES
-        for chunk in chunks:
-            together.append(chunk)
-            held += len(chunk)
-            crc = crc32c(chunk, crc)
-            if held >= most:
-                file.write(together, size, new=True)
-                size, held = size + held, 0
-                together.clear()
-        if held:
+        size = crc = 0
+        for together in _together(chunks, OVERWRITE_BYTES if there else CHUNK_BYTES):
             file.write(together, size, new=True)
-        return size + held, crc
+            if there:
+                durable.current().begin_write(file.fd)  # it goes on while the CRC is made
+            for chunk in together:
+                size += len(chunk)
+                crc = crc32c(chunk, crc)
+        return size, crc
 
     made = _made(paths, pour, spares, size_expected)
     assert made is not None
     return made
+
+
+def _together(chunks: Iterable[Buffer], least: int) -> Iterator[list[Buffer]]:
+    """As many at once as have `least` bytes."""
+    found: list[Buffer] = []
+    held = 0
+    for chunk in chunks:
+        if chunk:
+            found.append(chunk)
+            held += len(chunk)
+        if held >= least:
+            yield found
+            found, held = [], 0
+    if found:
+        yield found
 
 
 def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Spares | None = None

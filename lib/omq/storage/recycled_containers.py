@@ -142,8 +142,9 @@ class Taker:
         return None
 
     def _nearest(self, size: int, now_s: int) -> Offer | None:
-        found = min((each for each in self._known if _near(each.size, size)),
-                    key=lambda each: (abs(each.size - size), -each.time_s), default=None)
+        found = next((each for each in self._known if each.size == size), None) or min(
+            (each for each in self._known if _near(each.size, size)),
+            key=lambda each: abs(each.size - size), default=None)
         if found is None:
             return None
         self._known.remove(found)
