@@ -36,6 +36,7 @@ from omq.storage.containers import open_item
 from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_scan import Block
 from omq.storage.payloads import PayloadReader, payload_paths
+from omq.storage.recycled_containers import is_spare
 from omq.storage.store import file_name, scan_store_file, store_numbers
 
 REPORT_EVERY: Final = 50_000
@@ -198,11 +199,12 @@ def container_files(paths: SpoolPaths) -> Iterator[tuple[str, Path]]:
 
 
 def orphans(paths: SpoolPaths, refs: set[str]) -> tuple[list[Found], int]:
-    """Containers that no message names; how many containers there are."""
+    """Containers that no message names, but for spares of an instance that was killed, which the
+    next idel.server removes; how many containers there are."""
     found, count = [], 0
     for ref, _ in container_files(paths):
         count += 1
-        if ref not in refs:
+        if ref not in refs and not is_spare(paths, ref):
             found.append(Found(Case.CONTAINER_ORPHAN, ref.removeprefix("~/"),
                                "no message names it"))
     return found, count

@@ -230,7 +230,7 @@ _SECTION_OF = {
     "trigger_backoff_max_s": "trigger", "trigger_starts_max": "trigger",
     "queues_temporary_per_client": "index",
     "event_messages": "daemons", "event_oldest_s": "daemons",
-    "idel_attempts_max": "daemons",
+    "idel_attempts_max": "daemons", "reader_wait_s": "ipc", "recycled_bytes_max": "store",
     "restart_backoff_min_s": "daemons", "restart_backoff_max_s": "daemons",
 }
 

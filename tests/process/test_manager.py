@@ -14,6 +14,7 @@ import pytest
 import sysv_ipc
 
 import omq
+from omq.base import modes
 from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, UnknownQueue
 from omq.ipc.client.connection import Client
 from omq.ipc.client.operator import Operator
@@ -237,7 +238,9 @@ def test_large_bodies_travel_as_containers(manager: Manager) -> None:
         with c.reader("A") as reader:
             (message,) = reader.next(timeout_s=WAIT_S)
             assert message.body == body and message.properties == {"kind": "large"}
-            assert message.path is not None and message.path.exists()
+            container = message.container
+            assert container is not None and not container.stat().st_mode & modes.GIVEN_OUT
+            assert message.path == container and container.stat().st_mode & modes.GIVEN_OUT
             message.done()
     assert [b for b, _ in drain(manager, "B")] == [body]
 

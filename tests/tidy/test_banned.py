@@ -101,6 +101,7 @@ WRITERS = {
     "lib/omq/storage/disk.py": "spool data",
     "lib/omq/storage/files.py": "flags for the disk's open",
     "lib/omq/storage/containers.py": "flags for the disk's open",
+    "lib/omq/storage/recycled_containers.py": "the same, and a folder by the disk's mkdir",
     "lib/omq/services/mail/maildir.py": "flags for the disk's open: mail is data",
     "lib/omq/services/mail/local_delivery.py": "the folder of all Maildirs: mail is data",
     "lib/omq/services/daemon/last_words.py": "flags for the open of side_files: it stays open",

@@ -39,6 +39,9 @@ REQUESTS: Final = 0o600
 CHANNEL: Final = 0o600
 """Segment and semaphore of one client: they are given to its uid."""
 SPECIAL_BITS: Final = 0o7000
+GIVEN_OUT: Final = 0o1000
+"""Set in the mode of a container whose path or descriptor was given out: its file is not used again
+(storage.recycled_containers). On a file Linux gives the bit no meaning."""
 
 TABLE: Final[dict[str, int]] = {
     ".": PASSAGE,

@@ -3,6 +3,7 @@
     <spool>/journal archive msgpool store data quarantine   durable
     <spool>/instance.json *.held.json *.sts/ *.tls-reports.json   durable
     <spool>/volatile temp                                   emptied at start
+    <spool>/spares                                          emptied at start, by idel.server
     <spool>/run    qmgr.sock ids.json manager.lock *.pid    may be gone after a reboot
     <spool>/logs   events.log qmgr.tomb                     for people
     <spool>/conf   this instance's own configuration, when there is one
@@ -53,6 +54,11 @@ class SpoolPaths:
     def data(self) -> Path:
         """Containers: one file each for a large message."""
         return self.root / "data"
+
+    @property
+    def spares(self) -> Path:
+        """Names of containers that may be used again (storage.recycled_containers)."""
+        return self.root / "spares"
 
     @property
     def volatile(self) -> Path:

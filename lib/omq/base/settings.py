@@ -113,6 +113,9 @@ class Settings(MailSettings):
         "the same for bodies of non-persistent messages")
     container_threshold_bytes: int = _number("store", 256 * KIB, 4 * KIB, 32 * MIB,
         "a body larger than this gets a file of its own instead of going through the journal")
+    recycled_bytes_max: int = _number("store", 256 * MIB, 0, 1024 * GIB,
+        "containers of bodies that have ended rest for a minute, so that the next bodies are "
+        "written over them: so many bytes at most; 0: each is removed at once")
     body_bytes_max: int = _number("store", 64 * MIB, 1 * KIB, BODY_BYTES_MAX,
         "largest body accepted on any queue; readers hold it in memory")
     disk_reserve_bytes: int = _number("store", 64 * MIB, 0, 1024 * GIB,

@@ -8,8 +8,8 @@ Invariants:
    Disk.open_beneath, which cannot leave the spool and follows no link; what is opened is a regular
    file with one name.
 2. `create` returns when the file, its directory and the directory above are synced (of a spare one
-   they were when it was made): the submitter does that before the put, so a message never names a
-   container that a crash can take away.
+   they were when it was made or renamed): the submitter does that before the put, so a message
+   never names a container that a crash can take away.
 3. Names are unique over processes: made with O_EXCL, from a random start in each process.
 
 In the middle of a crash: a container without a message is garbage that omqcheck finds; a message is
@@ -26,11 +26,11 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from omq.base import access
+from omq.base import access, modes
 from omq.base.checksum import crc32c
 from omq.base.errors import AccessDenied, BadItemRef, BodyUnavailable, DiskError
 from omq.base.names import escape
@@ -47,6 +47,8 @@ _NAMES: Final = 36**7
 CHUNK_BYTES: Final = 256 << 10
 """Of a body are written at once: the kernel looks for memory in one piece for each write, and that
 of 1 MiB took it up to 2 ms where four of these take 0.4."""
+OVERWRITE_BYTES: Final = 1 << 20
+"""The same where memory and blocks are there: one call is quicker than four."""
 DIRECTORY_ITEMS: Final = 1000
 """Items of one process in one directory: keeps directories short; empty ones are removed."""
 
@@ -60,9 +62,9 @@ def _base36(number: int) -> str:
 
 
 class Spares(Protocol):
-    """Containers made ahead (storage.spare_containers)."""
+    """Containers made ahead, and used again (storage.spare_containers)."""
 
-    def take(self) -> tuple[str, File] | None: ...
+    def take(self, size: int = 0) -> tuple[str, File, int] | None: ...
 
 
 class _Names:
@@ -107,21 +109,40 @@ def path_of(paths: SpoolPaths, ref: str) -> Path:
     return paths.root / relative_path(ref)
 
 
-def create(paths: SpoolPaths, chunks: Iterable[Buffer], spares: Spares | None = None
-           ) -> tuple[str, int, int]:
+def create(paths: SpoolPaths, chunks: Iterable[Buffer], spares: Spares | None = None,
+           size_expected: int = 0) -> tuple[str, int, int]:
     """Write a container durably: (item reference, bytes, CRC-32C). Nothing stays when it fails.
-    `spares`: where one may be taken whose name is on the disk."""
-    def pour(file: File) -> tuple[int, int]:
+    `spares`: where one may be taken whose name is on the disk; one of about `size_expected` bytes
+    that is written over, if that is known."""
+    def pour(file: File, there: int) -> tuple[int, int]:
         size = crc = 0
-        for chunk in chunks:
-            file.write([chunk], size, new=True)
-            size += len(chunk)
-            crc = crc32c(chunk, crc)
+        for together in _together(chunks, OVERWRITE_BYTES if there else CHUNK_BYTES):
+            file.write(together, size, new=True)
+            if there:
+                durable.current().begin_write(file.fd)  # it goes on while the CRC is made
+            for chunk in together:
+                size += len(chunk)
+                crc = crc32c(chunk, crc)
         return size, crc
 
-    made = _made(paths, pour, spares)
+    made = _made(paths, pour, spares, size_expected)
     assert made is not None
     return made
+
+
+def _together(chunks: Iterable[Buffer], least: int) -> Iterator[list[Buffer]]:
+    """As many at once as have `least` bytes."""
+    found: list[Buffer] = []
+    held = 0
+    for chunk in chunks:
+        if chunk:
+            found.append(chunk)
+            held += len(chunk)
+        if held >= least:
+            yield found
+            found, held = [], 0
+    if found:
+        yield found
 
 
 def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Spares | None = None
@@ -133,7 +154,7 @@ def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Sp
     What is read for the CRC is the container's. In the middle of a crash: before the blocks are
     shared the kernel has written those of the source, the sync of the container is after that, and
     the put after the sync, as for every container."""
-    def share(file: File) -> tuple[int, int] | None:
+    def share(file: File, _: int) -> tuple[int, int] | None:
         if not file.clone(source):
             return None
         shared()
@@ -146,17 +167,18 @@ def clone(paths: SpoolPaths, source: int, shared: Callable[[], None], spares: Sp
     return _made(paths, share, spares)
 
 
-def _made(paths: SpoolPaths, fill: Callable[[File], tuple[int, int] | None],
-          spares: Spares | None) -> tuple[str, int, int] | None:
-    """A container with what `fill` gives it, which says its size and CRC; None: there is none."""
+def _made(paths: SpoolPaths, fill: Callable[[File, int], tuple[int, int] | None],
+          spares: Spares | None, size_expected: int = 0) -> tuple[str, int, int] | None:
+    """A container with what `fill` gives it, which gets how many bytes are there to be
+    written over, and says its size and CRC; None: there is none."""
     durable.check_latch()
-    spare = spares.take() if spares is not None else None
-    ref, file = spare or create_empty(paths)
+    spare = spares.take(size_expected) if spares is not None else None
+    ref, file, there = spare or (*create_empty(paths), 0)
     complete = False
     try:
-        if (filled := fill(file)) is None:
+        if (filled := fill(file, there)) is None:
             return None
-        file.sync_all(new=True)
+        _sync_written(file, filled[0], there)
         if spare is None:
             durable.sync_directory(file.path.parent)
             durable.sync_directory(paths.data)
@@ -166,6 +188,21 @@ def _made(paths: SpoolPaths, fill: Callable[[File], tuple[int, int] | None],
         if not complete and durable.latched() is None:
             durable.unlink(file.path, sync=False)
     return ref, *filled
+
+
+def _sync_written(file: File, size: int, there: int) -> None:
+    """Its `size` bytes are on the disk, and no more, where there were `there` bytes before. One of
+    the same length has all that it needs to be read but its bytes: fdatasync leaves its times, for
+    which the file system would have to write its own journal."""
+    if size == there:
+        file.sync(new=True)
+        return
+    if size < there:
+        try:
+            durable.current().truncate(file.fd, size)
+        except OSError as error:
+            raise durable.failure("truncate", file.path, error, new=True) from error
+    file.sync_all(new=True)
 
 
 def create_empty(paths: SpoolPaths) -> tuple[str, File]:
@@ -225,6 +262,20 @@ def open_again(paths: SpoolPaths, ref: str) -> File:
         file.close()
         raise BadItemRef(ref=ref, reason="not a regular file with one name")
     return file
+
+
+def give_out(file: File) -> None:
+    """Before the path or a descriptor of a container goes to where omq does not see what is done
+    with it: its file is not used again. Pages of it may be on their way through a pipe or a socket
+    when the last descriptor is closed. This needs no sync: they do not outlive the kernel.
+    DiskError, AccessDenied."""
+    disk = durable.current()
+    try:
+        mode = stat.S_IMODE(disk.fstat(file.fd).st_mode)
+        if not mode & modes.GIVEN_OUT:
+            disk.chmod(file.fd, mode | modes.GIVEN_OUT)
+    except OSError as error:
+        raise durable.refusal("chmod", file.path, error) from error
 
 
 def open_item(paths: SpoolPaths, ref: str) -> File:

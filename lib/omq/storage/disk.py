@@ -23,6 +23,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import signal
 from collections.abc import Sequence
 from typing import Final
 
@@ -138,6 +139,22 @@ class Disk:
         """flock(2), exclusive or shared; BlockingIOError when another process is in the way."""
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
+    def alone(self, fd: int) -> bool:
+        """Whether nobody else has this file open, under whatever name, nor a descriptor on its way
+        to him: the kernel gives a lease for writing to a file's only opener (fcntl(2), F_SETLEASE).
+        False as well where it cannot tell. Whoever opens the file in this moment waits for it, and
+        the signal that tells of him is one that is ignored, not SIGIO, which ends a process."""
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError:
+            return False
+        return True
+
+    def chmod(self, fd: int, mode: int) -> None:
+        os.fchmod(fd, mode)
+
     def lstat(self, path: str) -> os.stat_result:
         return os.lstat(path)
 
@@ -174,17 +191,13 @@ def _openat2(directory: int, relative: str, flags: int, mode: int) -> int:
     # openat2 refuses a mode where nothing is created.
     how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _RESOLVE)
     raw = os.fsencode(relative)
-    fd: int = _libc().syscall(
+    fd: int = _LIBRARY.syscall(
         ctypes.c_long(_SYS_OPENAT2), ctypes.c_int(directory), ctypes.c_char_p(raw),
         ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
     if fd < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), relative)
     return fd
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def open_by_components(directory: int, relative: str, flags: int, mode: int = FILE_MODE) -> int:

@@ -103,9 +103,10 @@ class File:
             raise durable.refusal("clone", self.path, error) from error
         return True
 
-    def sync(self) -> None:
-        """fdatasync(2): the bytes written so far are on the disk when this returns."""
-        self._sync(durable.current().fdatasync, "fdatasync", new=False)
+    def sync(self, *, new: bool = False) -> None:
+        """fdatasync(2): the bytes written so far are on the disk when this returns; `new` as for
+        write."""
+        self._sync(durable.current().fdatasync, "fdatasync", new=new)
 
     def sync_all(self, *, new: bool = False) -> None:
         """fsync(2): bytes, size and times; `new` as for write."""

@@ -6,7 +6,8 @@ at once, up to MADE_MAX, whose directories are synced once for all of them.
 
 Invariants:
 1. What `take` gives was made by this object in this process with O_EXCL, is empty, has one name,
-   and the names of file and directory are synced.
+   and the names of file and directory are synced; or it is one that is used again
+   (storage.recycled_containers), which comes first.
 2. One that is older than AGE_S_MAX is removed and not used: omscan takes away what is old and no
    message names, an hour by default.
 3. `close` removes what was not used.
@@ -28,6 +29,7 @@ from omq.base.errors import OmqError
 from omq.base.paths import SpoolPaths
 from omq.storage import containers, durable
 from omq.storage.files import File
+from omq.storage.recycled_containers import Taker
 
 MADE_MAX: Final = 16
 """At once: by then a body's share of making them is small, and few are left behind by a death."""
@@ -39,13 +41,18 @@ class SpareContainers:
 
     def __init__(self, paths: SpoolPaths) -> None:
         self._paths = paths
+        self._taker = Taker(paths)
         self._refs: list[str] = []  # the last is the next
         self._count = 0  # to make the next time
         self._made_ns = 0
         self._pid = os.getpid()
 
-    def take(self) -> tuple[str, File] | None:
-        """The reference and the file, open for writing; None: make one in the usual way."""
+    def take(self, size: int = 0) -> tuple[str, File, int] | None:
+        """The reference, the file, open for writing, and how long it is: one of a body that has
+        ended, if one is there for a body of `size` bytes (0: nobody knows), else an empty one.
+        None: make one in the usual way."""
+        if size and (used := self._taker.take(size)) is not None:
+            return used
         if self._pid != os.getpid():  # a child: they are its parent's
             self._refs, self._count, self._pid = [], 0, os.getpid()
         if self._refs and clock.monotonic_ns() - self._made_ns > AGE_S_MAX * clock.NS_PER_S:
@@ -57,7 +64,7 @@ class SpareContainers:
             ref = self._refs.pop()
             file = containers.open_spare(self._paths, ref)
             if file is not None:
-                return ref, file
+                return ref, file, 0
         return None
 
     def _make(self) -> None:

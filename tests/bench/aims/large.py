@@ -19,6 +19,7 @@ from tests.bench.peers.rounds import running
 MIB = 1 << 20
 SIZES = ((MIB, 64), (32 * MIB, 8))  # bytes, messages a round
 SHARE_MIN = 0.5
+IDEL = "idel.server"
 
 
 def bench(setting: Setting) -> list[Finding]:
@@ -26,9 +27,11 @@ def bench(setting: Setting) -> list[Finding]:
     findings = []
     with running([peer]):
         peer.thaw()
+        peer.instance.start(IDEL)  # what has ended is removed, or written over
         for size, count in SIZES[:1] if setting.quick else SIZES:
             count = 4 if setting.quick else count
             findings.append(_one(peer, setting, size, count))
+        peer.instance.stop(IDEL)
     return findings
 
 

@@ -357,6 +357,12 @@ class SimDisk(Disk):
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self._locks[number] = fd
 
+    def alone(self, fd: int) -> bool:
+        return sum(each is self._files[fd] for each in self._files.values()) == 1
+
+    def chmod(self, fd: int, mode: int) -> None:
+        """No start depends on a mode."""
+
     def lstat(self, path: str) -> os.stat_result:
         return self._status(self._node(path) if path != "/" else self.root)
 

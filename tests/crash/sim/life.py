@@ -64,9 +64,10 @@ from omq.services.manager import findings as manager_findings
 from omq.services.manager import parts as manager_parts
 from omq.services.pool.following import Following
 from omq.services.pool.live_index import LiveIndex
-from omq.storage import containers, durable, spool
+from omq.storage import containers, durable, recycled_containers, spool
 from omq.storage.payloads import PayloadReader, payload_paths
 from omq.storage.pool import PoolFiles
+from omq.storage.recycled_containers import Recycler
 from omq.storage.slots import SlotAllocator
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.volatile import VolatileBodies
@@ -168,6 +169,7 @@ def fixed(seed: int) -> Iterator[None]:
     names.next = following
     with mock.patch.object(clock, "wall_ns", lambda: START_NS), \
             mock.patch.object(containers, "_names", names), \
+            mock.patch.object(recycled_containers, "_nonce", lambda: f"{names.count:016x}"), \
             mock.patch("omq.storage.spool.uuid_module.uuid4",
                        lambda: SimpleNamespace(bytes=seed.to_bytes(16, "big"))):
         yield
@@ -194,7 +196,8 @@ class _Paths(SpoolPaths):
     """The paths of ROOT, made once: a recovery asks for them some fifty times."""
 
 
-for _name in ("journal", "archive", "msgpool", "store", "data", "volatile", "quarantine", "run"):
+for _name in ("journal", "archive", "msgpool", "store", "data", "spares", "volatile", "quarantine",
+              "run"):
     setattr(_Paths, _name, getattr(SpoolPaths(Path(ROOT)), _name))
 PATHS = _Paths(Path(ROOT))
 
@@ -297,8 +300,11 @@ class Life:
         self.log = Log()
         self.paths = PATHS
         self.spares = SpareContainers(PATHS)
+        self.recycler = Recycler(PATHS, settings)
+        self._recycles = False  # no life without large bodies has the folder
         self.found, core, locks = recover_into(disk, settings, now_ns)
         self._start(core, locks)
+        self.recycler.give_back()
 
     def _start(self, core: Core, locks: list[spool.Lock]) -> None:
         recovered, loaded = self.found.recovered, self.found.loaded
@@ -503,7 +509,10 @@ class Life:
     def put_container(self, queue: int = A, size: int = 3000) -> int:
         """A message whose body is a file of its own; the file is there before it is put."""
         content = bytes((self.core.next_qpool * 17 + i) & 0xFF for i in range(251)) * (size // 251)
-        ref, length, crc = containers.create(self.paths, [content], self.spares)
+        if not self._recycles:
+            self.recycler.open()
+            self._recycles = True
+        ref, length, crc = containers.create(self.paths, [content], self.spares, len(content))
         payload = encode(Descriptor(), [], b"", ref.encode(), length, crc)
         flags = int(FrameFlag.PERSISTENT | FrameFlag.CONTAINER)
         new = NewMessage(queue, 4, flags, length, crc32c(payload), 0, 0, 0, 0, payload)
@@ -561,7 +570,7 @@ class Life:
             verdict.kind, verdict.argument = kind, delay_s * NS if kind == Settlement.DEFER else 0
             message, queue = state[verdict.qpool], queue_of[verdict.qpool]
             if queue == IDEL:
-                containers.remove(self.paths, message.item)
+                self.recycler.end(message.item)
             effects.append({verdict.qpool: self._settled(kind, message, queue, delay_s)})
         self.group()
         for effect in effects[:-1]:

@@ -35,12 +35,13 @@ from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode, newest
 from omq.services.pool import bodies
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import Look
-from omq.storage import durable, journal_retire, poolctrl
+from omq.storage import durable, journal_retire, poolctrl, recycled_containers
 from omq.storage.double_write import DoubleWriteFile
 from omq.storage.files import File, create_filled, open_file
 from omq.storage.journal import JournalWriter, file_name
 from omq.storage.journal_reader import load_file
 from omq.storage.pool import PoolFiles
+from omq.storage.recycled_containers import Offer, Recycler
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.store import StoreWriter
 from tests.crash.sim import life
@@ -270,6 +271,36 @@ def _names_unsynced(self: SpareContainers) -> None:
 
 
 _make_spares = SpareContainers._make
+
+
+# a container is offered for the next body, and nobody waits for its new name
+
+def _offered_unsynced(self: Recycler, file: File, offer: Offer) -> bool:
+    with mock.patch.object(durable, "sync_removal", lambda path: None):
+        return _ready(self, file, offer)
+
+
+_ready = Recycler._ready
+
+
+# the container of a message is offered when its reader is done, before that is durable
+
+def _ends_at_once(self: life.Life, kind: Any, verdicts: Any, *, delay_s: int = 60) -> None:
+    state = self.state()
+    for each in verdicts:
+        if state[each.qpool].item and len(state[each.qpool].places) == 1:
+            self.recycler.end(state[each.qpool].item)
+    _settle(self, kind, verdicts, delay_s=delay_s)
+    self.put_container(life.C, 1500)  # the same group has the next body
+
+
+_settle = life.Life.settle
+
+
+# an offer is believed that a power cut has brought back
+
+def _believed(paths: SpoolPaths, offer: Offer) -> bool:
+    return True
 
 
 # the same of store files alone
@@ -504,6 +535,19 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a container that was made ahead is used before its name is on the disk",
         lambda: [mock.patch.object(SpareContainers, "_make", _names_unsynced)],
         workload="large", shows=("lost", "container", "damage", "changed", "body")),
+    "recycled-name-unsynced": Mutant(
+        "a container that is used again is written over before its new name is on the disk",
+        lambda: [mock.patch.object(Recycler, "_ready", _offered_unsynced)],
+        workload="recycled", shows=("lost", "container", "damage", "changed", "body")),
+    "recycled-too-early": Mutant(
+        "a container is used again before the end of its message is durable",
+        lambda: [mock.patch.object(life.Life, "settle", _ends_at_once)],
+        workload="recycled", shows=("lost", "container", "damage", "changed", "body")),
+    "offer-believed": Mutant(
+        "a container is taken for a spare because of an offer that a power cut brought back",
+        lambda: [mock.patch.object(recycled_containers, "_has_label", _believed)],
+        workload="recycled", shows=("lost", "container", "damage", "changed", "body",
+                                    "second life"), second=1.0),
     "store-gone-too-early": Mutant(
         "a store file goes as soon as its bodies have ended, before a checkpoint says so",
         lambda: [mock.patch.object(BodyKeeper, "_may_go", _empty_store_is_enough)],

@@ -591,6 +591,41 @@ def barriers(life: Life, random: Random) -> None:
     after.checkpoint()
 
 
+def _ended(life: Life) -> None:
+    """What is on A is done, and its container removed, or kept for the next."""
+    for queue in (A, IDEL):
+        given = life.give(queue, 3)
+        life.commit()
+        if given:
+            life.settle(DONE, given)
+            life.commit()
+
+
+def recycled(life: Life, random: Random) -> None:
+    """Containers that are written over: by a body of their size, a shorter and a longer one; over
+    a checkpoint, and over another start."""
+    sizes = random.choice(((1500, 1500, 1000), (1000, 1500, 1500), (1500, 1000, 1500)))
+    life.put_container(A, sizes[0])
+    life.put_container(B, 1000)
+    life.commit()
+    _ended(life)
+    life.put_container(A, sizes[1])
+    if random.random() < 0.5:
+        life.commit()
+        life.checkpoint()
+    life.put_container(C, 1500)
+    life.commit()
+    _ended(life)
+    life.put_container(A, sizes[2])
+    life.commit()
+    if random.random() < 0.5:
+        _ended(life)  # one rests
+    life.disk.kill()
+    after = Life(life.disk, life.settings, model=dict(life.model))
+    after.put_container(A, 1000)
+    after.commit()
+
+
 WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "plain": plain, "groups": groups, "checkpoints": checkpoints, "moves": moves,
     "rotation": rotation, "generations": generations, "behind": behind,
@@ -599,4 +634,4 @@ WORKLOADS: Final[dict[str, Callable[[Life, Random], None]]] = {
     "operators": operators, "archived": archived,
     "units": units, "doubts": doubts, "times": times, "in_groups": in_groups,
     "queues": queues, "keys": keys, "cancels": cancels,
-    "cancels_in_work": cancels_in_work, "barriers": barriers}
+    "cancels_in_work": cancels_in_work, "barriers": barriers, "recycled": recycled}

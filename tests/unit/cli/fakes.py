@@ -30,7 +30,7 @@ class FakeMessage:
     correlation_id: bytes = b""
     reply_to: str = ""
     group_id: str = ""
-    path: Path | None = None
+    container: Path | None = None
     damaged: bool = False
     ended: tuple[Any, ...] = ()
 

@@ -2,8 +2,9 @@
 
     container   a file under data/ that no message names: its submitter died before the put, or an
                 operator took a message off and exported it
-    spare       an empty file of that kind: made ahead by one that writes large bodies, which
-                removes it at its end unless it is killed; told, and no reason for exit code 1
+    spare       a file of that kind that is empty, made ahead by one that writes large bodies, which
+                removes it at its end unless it is killed; or one that idel.server keeps so that
+                the next body is written over it; told, and no reason for exit code 1
     record      a pool record that belongs to no message: a continuation that nothing leads to, an
                 older record of a message (core.load.pool_orphans); --remove needs a stopped
                 instance, whose last checkpoint has everything, and keeps a copy in quarantine/
@@ -27,7 +28,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,7 @@ from omq.services.daemon.options import Location
 from omq.storage import containers, poolctrl
 from omq.storage.pool import PoolFiles
 from omq.storage.quarantine import save_found
+from omq.storage.recycled_containers import is_spare, withdraw
 from omq.storage.spool import lock, open_spool
 
 NAME: Final = "omscan"
@@ -132,6 +134,7 @@ def _remove(location: Location, orphans: list[Orphan], *, yes: bool, reason: str
 def _take_away(paths: SpoolPaths, name: str) -> bool:
     """Whether it is removed. One that cannot be is reported, and holds up none of the others."""
     try:
+        withdraw(paths, name)
         return containers.remove(paths, name)
     except DiskError as error:
         say(NAME, str(error))
@@ -190,7 +193,7 @@ def scan(paths: SpoolPaths, older_ns: int) -> Iterator[Orphan]:
     if kept := [each for each in there if each.name in old and each.name not in named]:
         say(NAME, f"{counted(len(kept), 'container')} of old queues: their messages are not "
             "upgraded yet, so none of them is an orphan (omqconv names them)")
-    yield from _orphans(there, named | old, before_ns, damaged)
+    yield from _orphans(paths, there, named | old, before_ns, damaged)
     yield from _records(paths, files)
     if live:
         yield from _unknown(files, paths, known - live)
@@ -214,12 +217,14 @@ def _record_name(finding: Finding) -> str:
     return f"{finding.file}:{finding.record} {finding.reason}"
 
 
-def _orphans(there: list[Orphan], named: set[str], before_ns: int, damaged: int
-             ) -> Iterator[Orphan]:
+def _orphans(paths: SpoolPaths, there: list[Orphan], named: set[str], before_ns: int,
+             damaged: int) -> Iterator[Orphan]:
     if damaged:  # one of them may be theirs
         say(NAME, f"{damaged} large messages cannot be read: no container is called an orphan")
         return
-    yield from (each for each in there if each.name not in named and each.modified_ns < before_ns)
+    for each in there:
+        if each.name not in named and each.modified_ns < before_ns:
+            yield replace(each, kind="spare") if is_spare(paths, each.name) else each
 
 
 def _containers(paths: SpoolPaths) -> Iterator[Orphan]:

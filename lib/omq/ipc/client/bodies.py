@@ -121,6 +121,15 @@ class Bodies:
                                   reason="the queue manager passed no descriptor")
         return descriptor
 
+    def give_out(self, reference: str) -> None:
+        """A program has the name of this container (storage.containers.give_out)."""
+        with contextlib.suppress(FileNotFoundError):
+            file = containers.open_item(self._paths, reference)
+            try:
+                containers.give_out(file)
+            finally:
+                file.close()
+
     # putting
 
     @property

@@ -88,7 +88,16 @@ class Message(PayloadFacts):
     @property
     def path(self) -> Path | None:
         """The container file of a large body, which only the spool's owner and root may open; None
-        when the body travels with the message."""
+        when the body travels with the message. As anything may be done with it, the file is not
+        used again for another body. AccessDenied for others."""
+        path = self.container
+        if path is not None:
+            self._wire.bodies.give_out(self._load()[self._body_at :].decode("ascii", "replace"))
+        return path
+
+    @property
+    def container(self) -> Path | None:
+        """The same to look at: it may be another body's file once the message has ended."""
         if not self._flags & GivenFlag.CONTAINER:
             return None
         reference = self._load()[self._body_at :].decode("ascii", "replace")

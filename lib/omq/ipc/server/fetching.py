@@ -11,7 +11,7 @@ Invariants: 1. a descriptor is of one container, never of a file with several bo
 has at most one descriptor on the way: one that does not take it gets no second one.
 
 A descriptor outlives the message. idel.server cuts a container before it removes it, so that who
-holds on to one holds no space.
+holds on to one holds no space, and uses none again that was passed on.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Fetching:
         try:
             if _waiting_bytes(session.door.connection):
                 raise BadRequest(reason="take the answers first")
+            containers.give_out(file)
             say(session.door, {"status": 0, "ref": reference}, file.fd)
         finally:
             file.close()

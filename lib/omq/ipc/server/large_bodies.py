@@ -157,7 +157,8 @@ class LargeBodies:
         try:
             if not body.session.gone:
                 body.reference, _, body.crc = containers.create(
-                    self._paths, sealed_body.chunks(body.descriptor, body.size), self._spares)
+                    self._paths, sealed_body.chunks(body.descriptor, body.size), self._spares,
+                    body.size)
         except OmqError as error:
             body.error = error
         except (OSError, MemoryError) as error:  # of reading the memory file

@@ -226,7 +226,7 @@ def own_container(paths: SpoolPaths, body: bytes, spares: containers.Spares | No
     view = memoryview(body)
     size = containers.CHUNK_BYTES
     return containers.create(
-        paths, (view[at : at + size] for at in range(0, len(body), size)), spares)
+        paths, (view[at : at + size] for at in range(0, len(body), size)), spares, len(body))
 
 
 def _encode_full(message: Outgoing, queues: Sequence[int], reply_to: int, threshold: int,

@@ -7,7 +7,9 @@ container, if it has one, is removed here, so that no other service waits for de
 What is already gone is not an error: after a crash the same message returns. Order: container
 first, then the record, so a crash in between leaves a record that names nothing, never a container
 that no record names. A container is cut before it is removed: a client that still has it open (a
-reader gets a descriptor, ADR 0021) keeps none of its space.
+reader gets a descriptor, ADR 0021) keeps none of its space. One that nobody has open may rest for a
+while under another name, so that the next body is written over it (storage.recycled_containers);
+what rests goes when nothing waits, at the end, and at the next start.
 
 What cannot be deleted (another user's or an immutable file, a disk that says no) stays on IDEL,
 where omstat and omqdump show it, and comes ever more seldom (core.engine.retry). One event
@@ -31,7 +33,7 @@ from omq.format.findings import Finding, Kind
 from omq.services.readers.parent import run_service
 from omq.services.readers.service import Disposition, Done, Fail, Message, Service
 from omq.storage import quarantine
-from omq.storage.containers import remove
+from omq.storage.recycled_containers import Recycler
 
 ATTEMPTS_TOLD: Final = 3
 """So often in vain is not an accident."""
@@ -46,14 +48,18 @@ class IdelService(Service):
 
     title: ClassVar[str] = "Item Delete Daemon"
 
+    _recycler: Recycler
+
     def open(self) -> None:
         self._deleted = self._stuck = 0
+        self._recycler = Recycler(self.context.paths, self.context.settings)
+        self._recycler.open()
         self.context.log.event(events.IDEL_STARTED)
 
     def handle(self, message: Message) -> Disposition:
         path: Path | None = None
         try:
-            path = message.path
+            path = message.container
             if path is not None:
                 self._remove(message, path)
         except OmqError as error:
@@ -61,17 +67,24 @@ class IdelService(Service):
         self._deleted += 1
         return Done()
 
+    def reload(self) -> None:
+        self._recycler.give_back()  # there may be less room for them now
+        self._recycler = Recycler(self.context.paths, self.context.settings)
+        self._recycler.open()
+
     def idle(self) -> None:
+        self._recycler.give_back()
         self._tell()
 
     def close(self) -> None:
+        self._recycler.give_back()
         self._tell()
         self.context.log.event(events.IDEL_STOPPED)
 
     def _remove(self, message: Message, path: Path) -> None:
         point("idel.before_delete")
         reference = item_reference(self.context.paths, path)
-        if not remove(self.context.paths, reference):
+        if not self._recycler.end(reference):
             self.context.log.event(
                 events.IDEL_ALREADY_GONE, event_log.TRACE,
                 message_id=message.message_id, reference=reference,

@@ -106,8 +106,8 @@ class Message(Protocol):
     @property
     def group_id(self) -> str: ...
     @property
-    def path(self) -> Path | None:
-        """The container file of a large body."""
+    def container(self) -> Path | None:
+        """The file of a large body, to look at."""
         ...
 
 

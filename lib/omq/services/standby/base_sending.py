@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from omq.base.errors import SpoolLocked, StreamBroken
+from omq.base.errors import DiskError, SpoolLocked, StreamBroken
 from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
 from omq.services.standby.base_had import CHUNK_BYTES, Had
@@ -35,6 +35,7 @@ from omq.storage.instance_file import Instance
 from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_reader import read_entry
 from omq.storage.pool import DOUBLE_WRITE
+from omq.storage.recycled_containers import offered
 from omq.storage.store import store_numbers
 
 LOCK_S: Final = 60.0  # a checkpoint takes seconds
@@ -114,9 +115,12 @@ def _copy(paths: SpoolPaths, name: str, term: int, had: Had) -> Iterator[Piece]:
 
 
 def _containers(paths: SpoolPaths, term: int, had: Had) -> Iterator[Piece]:
+    spares = offered(paths)  # what is put into one from now on comes with its block
     for directory in durable.list_directory(paths.data):
         for item in durable.list_directory(paths.data / directory):
-            ref = f"~/data/{directory}/{item}".encode()
+            if (name := f"~/data/{directory}/{item}") in spares:
+                continue
+            ref = name.encode()
             yield from _container(paths.data / directory / item, ref, term, had)
 
 
@@ -125,6 +129,10 @@ def _container(path: Path, ref: bytes, term: int, had: Had) -> Iterator[Piece]:
         file = open_file(path)
     except FileNotFoundError:
         return
+    except DiskError as error:
+        if isinstance(error.__cause__, BlockingIOError):
+            return  # it becomes a spare in this moment (Disk.alone): its message has ended
+        raise
     try:
         size = file.size()
         if had.whole(ref.decode(), file):

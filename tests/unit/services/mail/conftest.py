@@ -42,7 +42,7 @@ class FakeMessage:
     correlation_id: bytes = b""
     reply_to: str = ""
     group_id: str = ""
-    path: Path | None = None
+    container: Path | None = None
 
     @property
     def texts(self) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from tests.unit.storage.world import FaultyDisk
 
 @dataclass
 class Finished:
-    path: Path | None
+    container: Path | None
     message_id: str = "00"
     attempts: int = 0
     qpool_id: int = 7
