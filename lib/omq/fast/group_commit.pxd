@@ -20,7 +20,11 @@ cdef class Turn:
     cpdef int stir(self) except -1
     cpdef bint is_plain(self) except -1
     cpdef long long due(self) except? -1
+    cpdef Columns columns(self)
+    cpdef object writer(self)
     cpdef int run(self, list batch, long long wall_ns, long long mono_ns, object drain) except -1
+    cdef int group(self, list batch, long long wall_ns, long long mono_ns, object drain,
+                   bint asks) except -1
     cdef int _take(self, list batch) except -1
     cdef int _commit(self) except -1
     cpdef int release(self) except -1

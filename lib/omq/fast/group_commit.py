@@ -79,9 +79,22 @@ class Turn:
             times.next_ns = self._engine.expiry.next_ns
         return self._due
 
+    def columns(self) -> Columns:
+        """The tables as it sees them."""
+        return self._c
+
+    def writer(self) -> Any:
+        """Of the journal."""
+        return self._core.block.writer
+
     def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
             drain: Any) -> None:
         """See the module. DiskError: nobody is answered."""
+        self.group(batch, wall_ns, mono_ns, drain, True)
+
+    def group(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
+              drain: Any, asks: cython.bint) -> None:
+        """The same; `asks`: `drain` may have something to do besides telling of refusals."""
         core, server, c = self._core, self._server, self._c
         block = core.block
         core.now_ns, core.mono_ns = wall_ns, mono_ns
@@ -90,7 +103,7 @@ class Turn:
         if batch:
             self._recent.groups.append((wall_ns, batch))  # as RecentRequests.group
         self._take(batch)
-        if drain():
+        if (asks or server.refused) and drain():
             self._stirred = True
         self._due = min(self._due, self.path.soonest(), core.times.next_ns + _LAG)
         self._recent.under_way = b""
