@@ -20,9 +20,12 @@ from omq.base.errors import OmqError
 from omq.core.engine.engine import Engine
 from omq.core.engine.expiry import LAG_NS
 from omq.core.engine.waiting import FOREVER
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.journal import Journal
+from omq.fast.look_line import LookLine
 from omq.fast.plain_requests import Path
+from omq.fast.waiter import Waiter
 from omq.format.index import Counter
 from omq.storage import durable
 
@@ -52,7 +55,8 @@ class Turn:
         self._c = columns
         core.block.write = self._journal.write
         self._given, self._rows_max = given, rows_max
-        self._recent, self._looks = server.recent, server.looks
+        looks: LookLine = server.looks
+        self._recent, self._looks = server.recent, looks
         self._by_id, self._sessions = server.sessions.by_id, server.sessions
         self._stirred, self._due, self._moment = True, 0, 0
 
@@ -90,7 +94,8 @@ class Turn:
     def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
             drain: Any) -> None:
         """See the module. DiskError: nobody is answered."""
-        self.group(batch, wall_ns, mono_ns, drain, True)
+        asks: cython.bint = True
+        self.group(batch, wall_ns, mono_ns, drain, asks)
 
     def group(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
               drain: Any, asks: cython.bint) -> None:
@@ -167,18 +172,21 @@ class Turn:
         server, path, sessions = self._server, self.path, self._sessions
         lsn: cython.ulonglong = self._core.block.first_lsn - 1
         answered: list[Any] = []
+        mono_ns: cython.longlong = self._core.mono_ns
+        session: ClientState
+        waiter: Waiter
         if server.begun:
             server.remember(lsn)
         path.answer(answered, lsn)
         if server.refused:
             server.answer_refused(answered)
         for waiter, entries in self._given:
-            session = self._by_id.get(waiter.party.client)
-            if session is None:
+            known = self._by_id.get(waiter.party.client)
+            if known is None:
                 continue
+            session = known
             session.waiter = None
-            if session.prompt:
-                self._looks.after(session)
+            self._looks.answered(session, mono_ns)
             if session.trusted and len(entries) <= self._rows_max:
                 path.give(session, waiter, entries, lsn)
             else:

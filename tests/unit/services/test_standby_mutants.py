@@ -21,11 +21,12 @@ from unittest import mock
 
 import pytest
 
+from omq.fast.company import Company
 from omq.ipc.server import requests as taking
 from omq.ipc.server.answer_pace import AnswerPace
 from omq.ipc.server.held_replies import HeldReplies, Protection
 from omq.ipc.server.leased_replies import LeasedReplies
-from omq.ipc.server.requests import Company, Requests
+from omq.ipc.server.requests import Requests
 from omq.ipc.server.sessions import say
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import Sending

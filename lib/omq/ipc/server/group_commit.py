@@ -18,7 +18,6 @@ from omq.core.engine.waiting import Waiter
 from omq.ipc.server.doors import Door
 from omq.ipc.server.held_replies import HeldReplies
 from omq.ipc.server.leased_replies import LeasedReplies
-from omq.ipc.server.loop_parts import LoopParts
 from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.reader_notes import Looks
 from omq.ipc.server.recent_requests import RecentRequests
@@ -68,15 +67,6 @@ class GroupCommit(ABC):
     def plain(self) -> bool:
         """The last group had plain requests and nothing else."""
         return False
-
-    def go_on_with(self, parts: LoopParts) -> None:
-        """What `go_on` looks at."""
-
-    def go_on(self, _look_due: int, _ease_above: int, _drain: Callable[[], bool]
-              ) -> tuple[int, int] | None:
-        """After a group of plain requests: further ones, as long as they are plain. When the last
-        one began (monotonic ns), and its requests; None: the loop turns by itself."""
-        return None
 
     def due(self) -> int:
         """When a turn is wanted though nobody asks for anything (monotonic ns)."""
