@@ -4,6 +4,7 @@ queue, an engine without a disk (tests.bench.group_cost); interpreted there is n
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from omq.storage.disk import Disk
 from tests.bench.group_cost import Client, World
 
 LIMIT = 4
+PATIENCE_S = 30
 
 
 class Loop:
@@ -99,9 +101,13 @@ def loop() -> Iterator[Loop]:
         made.queue.remove()
         durable.use(Disk())
         pytest.skip("only compiled it turns by itself")
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    signal.alarm(PATIENCE_S)  # ends the wait of a loop that should have ended: its test fails
     try:
         yield made
     finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
         made.server.close()
         durable.use(Disk())
         with contextlib.suppress(sysv_ipc.ExistentialError):
