@@ -49,6 +49,11 @@ Case = tuple[object, str, object, Callable[..., None], dict[str, object]]
 _limit, _synced, _lease = HeldReplies._limit, HeldReplies.synced, LeasedReplies.lease
 
 
+class _ForNobody(Company):
+    def wanted(self, count: int) -> int:
+        return count
+
+
 def _early(self: HeldReplies) -> int:
     return int(_limit.__get__(self)) + 1
 
@@ -164,7 +169,7 @@ MUTANTS: dict[str, Case] = {
         AnswerPace, "ended", lambda self: None,
         paced.test_answers_that_come_late_are_not_waited_for_again_soon, {}),
     "who was released is not waited for": (
-        Company, "wanted", lambda self, count: count,
+        taking, "Company", _ForNobody,
         paced.test_who_was_released_is_one_group_with_those_that_waited, {}),
     "a note waits for who has it locked": (
         standby_holds, "note_if_free", standby_holds.note,
