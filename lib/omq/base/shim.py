@@ -31,6 +31,10 @@ def mono_ns() -> int:
     return time.monotonic_ns()
 
 
+def run_handlers() -> None:
+    """As sysv.pxd has it for compiled modules; interpreted, Python itself runs them."""
+
+
 def release(semaphore: int) -> bool:
     """As sysv.pxd has it for compiled modules; here nobody calls semop(2) by itself."""
     return False

@@ -20,6 +20,13 @@ package keeps no state of its own, all numbers are in the engine's objects and i
     intake          requests off the queue         pool_rows     the pool, at a start
     plain_requests  which of these a request is
     group_commit    a group from its requests to its replies, and when time alone brings one
+    plain_groups    the manager's loop, as long as groups are plain
+    company         how many requests a group waits for
+
+and what they touch of a client with each request (ADR 0212):
+
+    client_state    the typed part of a session    party         a client, to the engine
+    waiter          a reader that waits            look_line     whose note is looked at next
 
 and for clients, which do not import the engine:
 

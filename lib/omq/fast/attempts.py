@@ -7,10 +7,11 @@ from heapq import heappush
 
 from omq.base import limits
 from omq.base import shim as cython
-from omq.core.engine.state import Core, Party
+from omq.core.engine.state import Core
 from omq.core.engine.waiting import FOREVER
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
+from omq.fast.party import Party
 from omq.format.index import EntryState
 from omq.format.journal import FrameType
 

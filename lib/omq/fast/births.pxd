@@ -1,7 +1,9 @@
+from omq.fast.client_state cimport ClientState
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
-from omq.fast.limited_keys cimport Keys
 from omq.fast.groups cimport Rings
+from omq.fast.limited_keys cimport Keys
+from omq.fast.party cimport Party
 
 cdef unsigned int _PUT, _READY, _PREPARED, _FIRST, _PRIORITIES, _IN_USE, _LOOK_AT
 cdef unsigned int _NO_RECORD, _HAS_ID, _KEYED
@@ -16,12 +18,12 @@ cdef class Births:
     cdef unsigned int _file, _word, _journal
     cdef Py_ssize_t _offset
     cdef long long _now
-    cdef bint takes(self, object session, object party, unsigned int queue, Py_ssize_t count,
+    cdef bint takes(self, ClientState session, Party party, unsigned int queue, Py_ssize_t count,
                     unsigned long long size) except -1
-    cdef bint room(self, Py_ssize_t count, object party) except -1
-    cdef bint knows(self, object session, unsigned int queue) except -1
-    cdef bint may(self, object session, str action, unsigned int queue) except -1
-    cdef int place(self, object party, unsigned int persistent, list bodies) except -1
+    cdef bint room(self, Py_ssize_t count, Party party) except -1
+    cdef bint knows(self, ClientState session, unsigned int queue) except -1
+    cdef bint may(self, ClientState session, str action, unsigned int queue) except -1
+    cdef int place(self, Party party, unsigned int persistent, list bodies) except -1
     cdef int _appear(self, Py_ssize_t slot, Py_ssize_t entry, unsigned int queue,
                      unsigned int priority, unsigned long long key, unsigned int number
                      ) except -1
@@ -30,4 +32,4 @@ cdef class Births:
                   unsigned long long size, unsigned int length, unsigned int crc,
                   unsigned long long correlation, long long expiry, unsigned long long sequence,
                   unsigned long long key, unsigned int number, Py_ssize_t place,
-                  unsigned long long given, object party) except -1
+                  unsigned long long given, Party party) except -1

@@ -8,11 +8,13 @@ from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
-from omq.core.engine.state import FIRST_QUEUE, HAS_ID, PERSISTENT, Core, Party
+from omq.core.engine.state import FIRST_QUEUE, HAS_ID, PERSISTENT, Core
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.groups import Rings
 from omq.fast.limited_keys import Keys
+from omq.fast.party import Party
 from omq.fast.records import take_record
 from omq.format.index import EntryState, QueueFlag
 from omq.format.journal import FrameType
@@ -39,8 +41,8 @@ class Births:
         self._file = self._word = self._offset = self._journal = 0
         self._now = 0
 
-    def takes(self, session: Any, party: Party, queue: cython.uint, count: cython.Py_ssize_t,
-              size: cython.ulonglong) -> cython.bint:
+    def takes(self, session: ClientState, party: Party, queue: cython.uint,
+              count: cython.Py_ssize_t, size: cython.ulonglong) -> cython.bint:
         """May this client put `count` messages of up to `size` bytes there, and is there room?"""
         core, c = self._core, self._c
         if (queue < _FIRST or queue >= c.queues
@@ -51,12 +53,12 @@ class Births:
             return False
         return self.may(session, "put", queue) and self.room(count, party)
 
-    def knows(self, session: Any, queue: cython.uint) -> cython.bint:
+    def knows(self, session: ClientState, queue: cython.uint) -> cython.bint:
         """Is it a queue of users, where this client may put?"""
         return bool(_FIRST <= queue < self._c.queues and self._c.q_flags[queue] & _IN_USE
                     and self.may(session, "put", queue))
 
-    def may(self, session: Any, action: str, queue: cython.uint) -> cython.bint:
+    def may(self, session: ClientState, action: str, queue: cython.uint) -> cython.bint:
         """Has it this right? Asked for the first time it is looked up, and remembered."""
         known = session.rights.get((action, queue))
         return bool(known is True

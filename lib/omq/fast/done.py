@@ -13,11 +13,13 @@ from typing import Any
 from omq.base import shim as cython
 from omq.core.engine.barriers import MEMBER
 from omq.core.engine.failures import NOTED
-from omq.core.engine.state import CONTAINER, Core, Party
+from omq.core.engine.state import CONTAINER, Core
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.groups import Rings
 from omq.fast.limited_keys import Keys
+from omq.fast.party import Party
 from omq.fast.request import Request
 from omq.fast.settled import SettledEntries
 from omq.format.index import EntryState, QueueFlag
@@ -49,7 +51,7 @@ class Dones:
         self._ends = SettledEntries(core, columns, rings, keys, self._picked)
         self._seen = memoryview(bytearray(core.t.layout.entries))
 
-    def settle(self, r: Request, session: Any, party: Party) -> cython.bint:
+    def settle(self, r: Request, session: ClientState, party: Party) -> cython.bint:
         """All settlements of a SETTLE or NEXT."""
         count: cython.Py_ssize_t = r.count
         if (not count or count > self._most or r.length

@@ -14,11 +14,11 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.expiry import gone_by
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.waiters_by_id import WALK_MAX
-from omq.core.engine.waiting import Waiter
 from omq.fast.attempts import Attempts
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.groups import Rings
+from omq.fast.waiter import Waiter
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.wire import Key

@@ -1,3 +1,4 @@
+from omq.fast.party cimport Party
 cdef class Frames:
     cdef object _block, _buffer
     cdef unsigned char[::1] _b8
@@ -9,7 +10,7 @@ cdef class Frames:
     cdef long long _time
     cdef unsigned int reason, _client, _pid, _uid, _persistent
     cdef bint fits(self, Py_ssize_t frames, Py_ssize_t payload_bytes) except -1
-    cdef int open(self, object party) except -1
+    cdef int open(self, Party party) except -1
     cdef int close(self) except -1
     cdef unsigned long long frame(self, unsigned int kind, unsigned int priority,
                                   unsigned int flags, unsigned int queue, unsigned int attempt,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from omq.base import shim as cython
 from omq.core.engine.block import Block
-from omq.core.engine.state import Party
+from omq.fast.party import Party
 from omq.format.journal import BLOCK, FRAME
 
 _NAMES = ("type", "priority", "flags", "queue", "attempt", "lsn", "time", "qpool", "size", "length",

@@ -13,15 +13,18 @@ from omq.base import limits
 from omq.base import shim as cython
 from omq.core.engine.engine import TIMEOUT_MAX_NS, Engine
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.state import FIRST_QUEUE, Party
-from omq.core.engine.waiting import FOREVER, Waiter, Waiters
+from omq.core.engine.state import FIRST_QUEUE
+from omq.core.engine.waiting import FOREVER, Waiters
 from omq.fast.attempts import Attempts
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.find_by_id import Finds
 from omq.fast.frames import Frames
 from omq.fast.groups import Rings
 from omq.fast.limited_keys import Keys
+from omq.fast.party import Party
 from omq.fast.request import Request
+from omq.fast.waiter import Waiter
 from omq.format.frame_rules import GIVEN_OUT_OF_TURN
 from omq.format.index import Counter, QueueFlag
 from omq.format.wire import GIVEN, REPLY
@@ -48,13 +51,13 @@ class Gives:
         self._chain = 0
         self._soonest = _FOREVER  # time-out of the waits since somebody asked
 
-    def plain(self, r: Request, session: Any, batch_max: cython.Py_ssize_t) -> cython.bint:
+    def plain(self, r: Request, session: ClientState, batch_max: cython.Py_ssize_t) -> cython.bint:
         """Can the wait of this NEXT, GET or TAKE be taken by `wait`?"""
         return bool(r.want and r.argument <= _TIMEOUT_MS_MAX and batch_max > 0
                     and session.waiter is None and session.cancelled != r.sequence
                     and len(session.reply) >= _HEAD + _ROW)
 
-    def wait(self, r: Request, session: Any, party: Party, batch_max: cython.Py_ssize_t,
+    def wait(self, r: Request, session: ClientState, party: Party, batch_max: cython.Py_ssize_t,
              queue: cython.uint, by: cython.uint, key: cython.ulonglong, put: cython.ulonglong
              ) -> None:
         """As Engine.wait, of a request that is `plain`; `by`: wire.Key, 0: for what comes next;
@@ -71,7 +74,7 @@ class Gives:
         deadline: cython.longlong = _FOREVER
         if timeout >= 0:
             deadline = core.mono_ns + timeout
-        waiter = Waiter(party, queue, want, r.sequence, deadline, session.auxiliary)
+        waiter: Waiter = Waiter(party, queue, want, r.sequence, deadline, session.auxiliary)
         if by:
             waiter.by, waiter.key = by, key
             engine.wanted.add(waiter)
@@ -150,6 +153,7 @@ class Gives:
         waiting: cython.Py_ssize_t
         share: cython.Py_ssize_t
         want: cython.Py_ssize_t
+        waiter: Waiter
         while ready and (main or auxiliary):
             first = main or auxiliary
             waiter = first[0]

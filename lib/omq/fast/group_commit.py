@@ -20,9 +20,12 @@ from omq.base.errors import OmqError
 from omq.core.engine.engine import Engine
 from omq.core.engine.expiry import LAG_NS
 from omq.core.engine.waiting import FOREVER
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.journal import Journal
+from omq.fast.look_line import LookLine
 from omq.fast.plain_requests import Path
+from omq.fast.waiter import Waiter
 from omq.format.index import Counter
 from omq.storage import durable
 
@@ -52,7 +55,8 @@ class Turn:
         self._c = columns
         core.block.write = self._journal.write
         self._given, self._rows_max = given, rows_max
-        self._recent, self._looks = server.recent, server.looks
+        looks: LookLine = server.looks
+        self._recent, self._looks = server.recent, looks
         self._by_id, self._sessions = server.sessions.by_id, server.sessions
         self._stirred, self._due, self._moment = True, 0, 0
 
@@ -79,9 +83,23 @@ class Turn:
             times.next_ns = self._engine.expiry.next_ns
         return self._due
 
+    def columns(self) -> Columns:
+        """The tables as it sees them."""
+        return self._c
+
+    def writer(self) -> Any:
+        """Of the journal."""
+        return self._core.block.writer
+
     def run(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
             drain: Any) -> None:
         """See the module. DiskError: nobody is answered."""
+        asks: cython.bint = True
+        self.group(batch, wall_ns, mono_ns, drain, asks)
+
+    def group(self, batch: list[Any], wall_ns: cython.longlong, mono_ns: cython.longlong,
+              drain: Any, asks: cython.bint) -> None:
+        """The same; `asks`: `drain` may have something to do besides telling of refusals."""
         core, server, c = self._core, self._server, self._c
         block = core.block
         core.now_ns, core.mono_ns = wall_ns, mono_ns
@@ -90,7 +108,7 @@ class Turn:
         if batch:
             self._recent.groups.append((wall_ns, batch))  # as RecentRequests.group
         self._take(batch)
-        if drain():
+        if (asks or server.refused) and drain():
             self._stirred = True
         self._due = min(self._due, self.path.soonest(), core.times.next_ns + _LAG)
         self._recent.under_way = b""
@@ -154,18 +172,21 @@ class Turn:
         server, path, sessions = self._server, self.path, self._sessions
         lsn: cython.ulonglong = self._core.block.first_lsn - 1
         answered: list[Any] = []
+        mono_ns: cython.longlong = self._core.mono_ns
+        session: ClientState
+        waiter: Waiter
         if server.begun:
             server.remember(lsn)
         path.answer(answered, lsn)
         if server.refused:
             server.answer_refused(answered)
         for waiter, entries in self._given:
-            session = self._by_id.get(waiter.party.client)
-            if session is None:
+            known = self._by_id.get(waiter.party.client)
+            if known is None:
                 continue
+            session = known
             session.waiter = None
-            if session.prompt:
-                self._looks.after(session)
+            self._looks.answered(session, mono_ns)
             if session.trusted and len(entries) <= self._rows_max:
                 path.give(session, waiter, entries, lsn)
             else:

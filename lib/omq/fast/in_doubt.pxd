@@ -1,7 +1,9 @@
+from omq.fast.client_state cimport ClientState
 from omq.fast.columns cimport Columns
 from omq.fast.done cimport Dones
 from omq.fast.frames cimport Frames
 from omq.fast.limited_keys cimport Keys
+from omq.fast.party cimport Party
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 from omq.fast.unit_parts cimport Parts
@@ -17,7 +19,8 @@ cdef class Doubts:
     cdef Dones _dones
     cdef Keys _limits
     cdef Parts _parts
-    cdef Py_ssize_t prepare(self, Request r, object session, object area, object party) except -2
-    cdef unsigned long long commit(self, Request r, object session, object party) except? 0
+    cdef Py_ssize_t prepare(self, Request r, ClientState session, object area, Party party
+                            ) except -2
+    cdef unsigned long long commit(self, Request r, ClientState session, Party party) except? 0
     cdef Py_ssize_t _took(self, list entries, unsigned int number) except? -1
     cdef int _appear(self, Py_ssize_t entry, unsigned long long sequence) except -1

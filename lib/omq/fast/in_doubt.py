@@ -13,12 +13,14 @@ from omq.base import shim as cython
 from omq.base.errors import OmqError
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.in_doubt import InDoubt
-from omq.core.engine.state import Core, Party
+from omq.core.engine.state import Core
 from omq.core.engine.unit_facts import payload_of
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
 from omq.fast.limited_keys import Keys
+from omq.fast.party import Party
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.fast.unit_parts import Parts
@@ -39,7 +41,8 @@ class Doubts:
             core, columns, frames, puts, dones)
         self._limits, self._in_doubt, self._parts, self._plane = keys, in_doubt, parts, plane
 
-    def prepare(self, r: Request, session: Any, area: Any, party: Party) -> cython.Py_ssize_t:
+    def prepare(self, r: Request, session: ClientState, area: Any, party: Party
+                ) -> cython.Py_ssize_t:
         """A PREPARE; how many messages the unit puts, the QPoolId of the unit's message is the
         answer then. -1: it is not plain. `area`: its bytes."""
         parts = self._parts
@@ -90,7 +93,7 @@ class Doubts:
         self._frames.close()
         return count
 
-    def commit(self, r: Request, session: Any, party: Party) -> cython.ulonglong:
+    def commit(self, r: Request, session: ClientState, party: Party) -> cython.ulonglong:
         """A RESOLVE that commits; the QPoolId of the unit's message is the answer, 0: it is not
         plain."""
         if not r.want:

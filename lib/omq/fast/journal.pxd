@@ -1,7 +1,7 @@
 from omq.fast.columns cimport Columns, bits
 
 cdef unsigned int _UNSYNCED
-cdef Py_ssize_t _IOV_MAX, _GROUPS, _FILE, _BYTES, _FRAMES, _SYNC_US, _SHIFT
+cdef Py_ssize_t _IOV_MAX, _GROUPS, _FILE, _BYTES, _FRAMES, _SYNC_US, _SHIFT, _FEW
 cdef long long _US
 cdef unsigned long long _TIMED
 
@@ -9,6 +9,7 @@ cdef class Journal:
     cdef object _block, _writer, _view
     cdef Columns _c
     cdef Py_ssize_t _page, _file_bytes
+    cdef unsigned char[::1] _b8
     cdef unsigned int[::1] _b32
     cdef unsigned long long[::1] _b64
     cdef int _write(self, unsigned int force) except -1

@@ -24,8 +24,12 @@ from omq.storage.disk import IOV_MAX
 from omq.storage.journal import PADDING
 
 if cython.compiled:
+    from cython.cimports.omq.fast.crc32c import crc32c as _crc32c
+    from cython.cimports.omq.fast.crc32c import has_crc32c as _has_crc32c
     from cython.cimports.omq.fast.sysv import mono_ns as _mono_ns
 else:
+    from omq.base.shim import crc32c as _crc32c
+    from omq.base.shim import has_crc32c as _has_crc32c
     from omq.base.shim import mono_ns as _mono_ns
 
 _NAMES = ("magic", "crc", "version", "header", "count", "uuid", "epoch", "first_lsn", "durable",
@@ -38,6 +42,7 @@ _MAGIC, _VERSION = BLOCK_MAGIC, VERSION
 _UNSYNCED, _IOV_MAX = int(BlockFlag.UNSYNCED), IOV_MAX
 _FRAMES, _SYNC_US, _US, _SHIFT = int(Counter.FRAMES), int(Counter.SYNC_US), 1000, TIME_SHIFT
 _TIMED = SYNCS_TIMED
+_FEW = 16  # frames: more are summed as fast by the library, with its call
 _GROUPS, _FILE, _BYTES = int(Counter.GROUPS), int(Counter.JOURNAL_FILE), int(Counter.JOURNAL_BYTES)
 
 
@@ -52,7 +57,7 @@ class Journal:
         self._page: int = epoch.page
         self._file_bytes: int = epoch.file_bytes
         self._view = view = memoryview(writer.buffer)
-        self._b32, self._b64 = view.cast("I"), view.cast("Q")
+        self._b8, self._b32, self._b64 = view, view.cast("I"), view.cast("Q")
         view[:128] = bytes(128)
         BLOCK.pack_into(view, 0, _MAGIC, 0, _VERSION, 128, 0, epoch.uuid, epoch.number, 0, 0, 0, 0,
                         0, 0, 0, 0, epoch.term, 0, b"")
@@ -132,7 +137,9 @@ class Journal:
                 block.time_ns, writer.file_number, writer.sequence)
             self._b32[18], self._b32[19], self._b32[20] = payload_bytes, length, flags
             self._b64[11] = block.next_qpool
-        self._b32[1] = crc32c(view[8 : 128 + 128 * count])
+        end: cython.Py_ssize_t = 128 + 128 * count
+        self._b32[1] = (_crc32c(self._b8, 8, end) if count <= _FEW and _has_crc32c()
+                        else crc32c(view[8:end]))
 
     def _put_down(self, file: Any, buffers: list[Any], offset: cython.Py_ssize_t,
                   length: cython.Py_ssize_t) -> None:

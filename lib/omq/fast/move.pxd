@@ -1,5 +1,7 @@
+from omq.fast.client_state cimport ClientState
 from omq.fast.done cimport Dones
 from omq.fast.frames cimport Frames
+from omq.fast.party cimport Party
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 
@@ -10,4 +12,4 @@ cdef class Moves:
     cdef Frames _frames
     cdef Puts _puts
     cdef Dones _dones
-    cdef bint reply(self, Request r, object session, object area, object party) except -1
+    cdef bint reply(self, Request r, ClientState session, object area, Party party) except -1

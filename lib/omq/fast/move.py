@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
-from omq.core.engine.state import Core, Party
+from omq.core.engine.state import Core
+from omq.fast.client_state import ClientState
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
+from omq.fast.party import Party
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.format.journal import FRAME
@@ -23,7 +25,7 @@ class Moves:
     def __init__(self, core: Core, frames: Frames, puts: Puts, dones: Dones) -> None:
         self._core, self._frames, self._puts, self._dones = core, frames, puts, dones
 
-    def reply(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+    def reply(self, r: Request, session: ClientState, area: Any, party: Party) -> cython.bint:
         """A MOVE; the QPoolId of what was put is the answer. `area`: its bytes."""
         end: cython.Py_ssize_t = _PAYLOAD
         ends: cython.bint = False

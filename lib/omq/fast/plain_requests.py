@@ -8,6 +8,7 @@ from typing import Any
 from omq.base import shim as cython
 from omq.core.engine.engine import Engine
 from omq.core.engine.state import CONTAINER, IDEL
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
@@ -15,13 +16,16 @@ from omq.fast.give import Gives
 from omq.fast.groups import Rings
 from omq.fast.in_doubt import Doubts
 from omq.fast.limited_keys import Keys
+from omq.fast.look_line import LookLine
 from omq.fast.move import Moves
+from omq.fast.party import Party
 from omq.fast.put import Puts
 from omq.fast.reply import Replies
 from omq.fast.request import Request
 from omq.fast.requester_put import Asks
 from omq.fast.unit import Units
 from omq.fast.unit_parts import Parts
+from omq.fast.waiter import Waiter
 from omq.format.wire import SETTLE, Key, Operation
 
 (_PUT, _PUT_MANY, _NEXT, _GET, _SETTLE, _MOVE, _TAKE, _COMMIT, _ASK, _PREPARE, _RESOLVE,
@@ -41,8 +45,9 @@ class Path:
     wait for the commit, (session, request, count, QPoolId) each; `begun`: what was put and waits
     on, (session, request, QPoolId) each; `taken`: requests so far; `units`: ipc.server.units."""
 
-    def __init__(self, engine: Engine, columns: Columns, sessions: Any, looks: Any, foreign: Any,
-                 done: list[Any], begun: list[Any], epoch: int, batch_max: int, units: Any) -> None:
+    def __init__(self, engine: Engine, columns: Columns, sessions: Any, looks: LookLine,
+                 foreign: Any, done: list[Any], begun: list[Any], epoch: int, batch_max: int,
+                 units: Any) -> None:
         core = engine.core
         self._begun = begun
         self._core, self._sessions, self._done = core, sessions.by_id, done
@@ -71,10 +76,11 @@ class Path:
         self._keys.forget()
         if not r.read(raw):
             return False
-        session = self._sessions.get(r.client)
-        if session is None:
+        known: Any = self._sessions.get(r.client)
+        if known is None:
             return False
-        party = session.party
+        session: ClientState = known
+        party: Party = session.party
         if (r.token != session.token or r.sequence <= session.sequence
                 or r.length > len(session.request)):
             return False
@@ -106,7 +112,7 @@ class Path:
         elif r.operation == _SETTLE:
             if not self._dones.settle(r, session, party):
                 return False
-            self._looks.after(session)
+            self._looks.answered(session, self._core.mono_ns)
         else:
             qpool = self._core.next_qpool
             if r.operation == _COMMIT or r.operation == _PREPARE or r.operation == _STAGE:
@@ -134,7 +140,7 @@ class Path:
         self._done.append((session, r.sequence, count, qpool))
         return True
 
-    def _unit(self, r: Request, session: Any, area: Any, party: Any) -> cython.Py_ssize_t:
+    def _unit(self, r: Request, session: ClientState, area: Any, party: Party) -> cython.Py_ssize_t:
         """A part of a unit of work, or its end; how many messages it puts. -1: it is not plain."""
         if r.operation == _COMMIT:
             return self._units.commit(r, session, area, party)
@@ -162,7 +168,7 @@ class Path:
                                               r.queue if operation == _PREPARE else 0)
         return area
 
-    def _next(self, r: Request, session: Any, party: Any) -> cython.bint:
+    def _next(self, r: Request, session: ClientState, party: Party) -> cython.bint:
         """Settlements, and the wait after them."""
         by: cython.uint = 0
         if r.operation == _GET:
@@ -179,7 +185,7 @@ class Path:
                              0)
         return True
 
-    def _ask(self, r: Request, session: Any, area: Any, party: Any) -> cython.bint:
+    def _ask(self, r: Request, session: ClientState, area: Any, party: Party) -> cython.bint:
         """A request, and the wait for its reply."""
         qpool: cython.ulonglong = self._core.next_qpool
         if (session.noted or not session.queue
@@ -192,7 +198,8 @@ class Path:
         self.taken += 1
         return True
 
-    def _move_and_next(self, r: Request, session: Any, area: Any, party: Any) -> cython.bint:
+    def _move_and_next(self, r: Request, session: ClientState, area: Any, party: Party
+                       ) -> cython.bint:
         """A reply, and the wait for the next request."""
         qpool: cython.ulonglong = self._core.next_qpool
         if (not session.queue or not self._gives.plain(r, session, self._batch_max)
@@ -219,13 +226,15 @@ class Path:
     def answer(self, answered: list[Any], lsn: cython.ulonglong) -> None:
         """Replies to what was carried out and needs no rows; who got one is added to `answered`."""
         now: cython.longlong = self._core.now_ns
+        session: ClientState
         for session, sequence, count, qpool in self._done:
             if not session.gone:
                 self._replies.answer(session, sequence, count, qpool, lsn, now)
                 answered.append(session)
         self._done.clear()
 
-    def give(self, session: Any, waiter: Any, entries: list[Any], lsn: cython.ulonglong) -> None:
+    def give(self, session: ClientState, waiter: Waiter, entries: list[Any], lsn: cython.ulonglong
+             ) -> None:
         """The reply with these hand-outs, for one that reads the spool's files itself."""
         self._replies.given(session, waiter.sequence, entries, waiter.put, lsn, self._core.now_ns)
 

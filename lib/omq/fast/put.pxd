@@ -1,9 +1,11 @@
 from omq.fast.births cimport Births
+from omq.fast.client_state cimport ClientState
 from omq.fast.columns cimport Columns
 from omq.fast.frames cimport Frames
-from omq.fast.limited_keys cimport Keys
-from omq.fast.request cimport Request
 from omq.fast.groups cimport Rings
+from omq.fast.limited_keys cimport Keys
+from omq.fast.party cimport Party
+from omq.fast.request cimport Request
 
 cdef unsigned int _PRIORITIES, _RESULT, _END, _GROUPED, _DESCRIPTOR, _SAID, _PREPARED, _KEYED
 cdef Py_ssize_t _PUTS, _COPIED_MAX
@@ -24,23 +26,23 @@ cdef class Puts:
     cdef unsigned int[::1] _h32, _numbers
     cdef unsigned long long[::1] _h64, _keys
     cdef long long[::1] _q64
-    cdef bint one(self, Request r, object session, object area, object party) except -1
-    cdef bint single(self, Request r, object session, object area, Py_ssize_t at, object party,
+    cdef bint one(self, Request r, ClientState session, object area, Party party) except -1
+    cdef bint single(self, Request r, ClientState session, object area, Py_ssize_t at, Party party,
                      Py_ssize_t frames) except -1
-    cdef int place_single(self, Request r, object area, Py_ssize_t at, object party) except -1
-    cdef int put_single(self, Request r, object party, unsigned long long given) except -1
+    cdef int place_single(self, Request r, object area, Py_ssize_t at, Party party) except -1
+    cdef int put_single(self, Request r, Party party, unsigned long long given) except -1
     cdef bint _remembers(self, unsigned int queue) except -1
-    cdef bint many(self, Request r, object session, object area, object party,
+    cdef bint many(self, Request r, ClientState session, object area, Party party,
                    Py_ssize_t batch_max) except -1
-    cdef bint several(self, object heads, Py_ssize_t count, object payloads, object session,
-                      object party, Py_ssize_t kept, Py_ssize_t base) except -1
-    cdef object kept(self, object heads, Py_ssize_t count, object payloads, object session,
+    cdef bint several(self, object heads, Py_ssize_t count, object payloads, ClientState session,
+                      Party party, Py_ssize_t kept, Py_ssize_t base) except -1
+    cdef object kept(self, object heads, Py_ssize_t count, object payloads, ClientState session,
                      Py_ssize_t base)
     cdef bint last(self) except -1
-    cdef bint may(self, object session, str action, unsigned int queue) except -1
-    cdef bint room(self, Py_ssize_t count, object party) except -1
-    cdef int place(self, Py_ssize_t count, object party, object payloads) except -1
-    cdef int put(self, Py_ssize_t count, object party, object payloads,
+    cdef bint may(self, ClientState session, str action, unsigned int queue) except -1
+    cdef bint room(self, Py_ssize_t count, Party party) except -1
+    cdef int place(self, Py_ssize_t count, Party party, object payloads) except -1
+    cdef int put(self, Py_ssize_t count, Party party, object payloads,
                  unsigned long long sequence) except -1
     cdef Py_ssize_t _plain(self, Py_ssize_t count, unsigned int persistent,
                            object payloads) except? -1
@@ -48,6 +50,6 @@ cdef class Puts:
     cdef unsigned long long _longest(self, Py_ssize_t count) except? 0
     cdef int _mark_all(self, unsigned int queue, Py_ssize_t count, object payloads) except -1
     cdef list _split(self, Py_ssize_t count, object payloads)
-    cdef int _born_many(self, Py_ssize_t count, object party, unsigned int queue,
+    cdef int _born_many(self, Py_ssize_t count, Party party, unsigned int queue,
                         unsigned int flags, unsigned int opening, unsigned long long sequence
                         ) except -1

@@ -10,12 +10,14 @@ from typing import Any
 
 from omq.base import limits
 from omq.base import shim as cython
-from omq.core.engine.state import PERSISTENT, Core, Party
+from omq.core.engine.state import PERSISTENT, Core
 from omq.fast.births import Births
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.frames import Frames
 from omq.fast.groups import Rings
 from omq.fast.limited_keys import Keys
+from omq.fast.party import Party
 from omq.fast.records import take_row
 from omq.fast.request import Request
 from omq.format.index import Counter, QueueFlag
@@ -50,7 +52,7 @@ class Puts:
         self._key = self._number = 0  # of the message that is put alone
         self._payload: Any = None
 
-    def one(self, r: Request, session: Any, area: Any, party: Party) -> cython.bint:
+    def one(self, r: Request, session: ClientState, area: Any, party: Party) -> cython.bint:
         """A PUT; its QPoolId is the answer. `area`: the bytes of the request."""
         if not self.single(r, session, area, 0, party, 1) or (
                 r.want and self._remembers(r.queue)):
@@ -67,8 +69,8 @@ class Puts:
         """An id of the submitter's is put there, a queue that is, with a memory of it."""
         return bool(self._core.rules[queue].dedupe_ns)
 
-    def single(self, r: Request, session: Any, area: Any, at: cython.Py_ssize_t, party: Party,
-               frames: cython.Py_ssize_t) -> cython.bint:
+    def single(self, r: Request, session: ClientState, area: Any, at: cython.Py_ssize_t,
+               party: Party, frames: cython.Py_ssize_t) -> cython.bint:
         """May the one message of this request be put, whose payload lies there, as the last of so
         many frames? `place_single` and `put_single` do it."""
         length: cython.Py_ssize_t = r.length
@@ -110,7 +112,7 @@ class Puts:
         core.runnable.add(r.queue)
         c.counters[_PUTS] += 1
 
-    def many(self, r: Request, session: Any, area: Any, party: Party,
+    def many(self, r: Request, session: ClientState, area: Any, party: Party,
              batch_max: cython.Py_ssize_t) -> cython.bint:
         """A PUT_MANY; its first QPoolId is the answer."""
         queue: cython.uint = r.queue
@@ -143,7 +145,7 @@ class Puts:
         self._c.counters[_PUTS] += count
         return True
 
-    def several(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: Any,
+    def several(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: ClientState,
                 party: Party, kept: cython.Py_ssize_t, base: cython.Py_ssize_t) -> cython.bint:
         """May the messages of these FRAMEs be put, with other frames of their request? `place`
         and `put` do it. The first `kept` have their payloads in the first `base` bytes, those of
@@ -172,7 +174,7 @@ class Puts:
         self._mark_all(0, count, payloads)
         return bool(party.pool_file >= 0 if persistent else not self._core.volatile.is_full)
 
-    def kept(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: Any,
+    def kept(self, heads: Any, count: cython.Py_ssize_t, payloads: Any, session: ClientState,
              base: cython.Py_ssize_t) -> Any:
         """The FRAMEs of a part of a unit, whose payloads will lie behind `base` bytes of others, at
         their places there; None: the engine must look at it. Whether they may be put is not asked
@@ -197,7 +199,7 @@ class Puts:
         """Are those that `several` was asked of persistent, and of no group?"""
         return bool(self._h16[1] & 1 and not self._grouped)
 
-    def may(self, session: Any, action: str, queue: cython.uint) -> cython.bint:
+    def may(self, session: ClientState, action: str, queue: cython.uint) -> cython.bint:
         """As Births.may."""
         return self._births.may(session, action, queue)
 

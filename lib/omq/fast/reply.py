@@ -12,6 +12,7 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.failures import NOTED
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.format.wire import GIVEN, REPLY, REQUEST_MAGIC, GivenFlag
 
@@ -45,7 +46,7 @@ class Replies:
         self._made, self._b8, self._b16 = made, made, made.cast("H")
         self._b32, self._b64 = made.cast("I"), made.cast("Q")
 
-    def answer(self, session: Any, sequence: cython.ulonglong, count: cython.uint,
+    def answer(self, session: ClientState, sequence: cython.ulonglong, count: cython.uint,
                qpool: cython.ulonglong, lsn: cython.ulonglong, now: cython.longlong) -> None:
         """A reply without rows."""
         self._head(session.lost, sequence, count, qpool, lsn)
@@ -54,7 +55,7 @@ class Replies:
         session.last = (sequence, count, qpool, lsn)
         self._c.r_response[session.party.slot] = now
 
-    def given(self, session: Any, sequence: cython.ulonglong, entries: list[Any],
+    def given(self, session: ClientState, sequence: cython.ulonglong, entries: list[Any],
               qpool: cython.ulonglong, lsn: cython.ulonglong, now: cython.longlong) -> None:
         """Rows of messages for a reader that may read the spool's files itself, and the reply."""
         count: cython.Py_ssize_t = len(entries)
@@ -70,6 +71,7 @@ class Replies:
 
     def announce(self, sessions: list[Any]) -> None:
         """Wake those that were answered, in this order."""
+        session: ClientState
         for session in sessions:
             if not cython.compiled or not _release(session.semaphore):
                 session.announce()

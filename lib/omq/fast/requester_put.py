@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
-from omq.core.engine.state import IDEL, Core, Party
+from omq.core.engine.state import IDEL, Core
+from omq.fast.client_state import ClientState
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
+from omq.fast.party import Party
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.format.message import derived_id, id_hash
@@ -24,7 +26,7 @@ class Asks:
     def __init__(self, core: Core, frames: Frames, puts: Puts, dones: Dones) -> None:
         self._core, self._frames, self._puts, self._dones = core, frames, puts, dones
 
-    def ask(self, r: Request, session: Any, area: Any, party: Party,
+    def ask(self, r: Request, session: ClientState, area: Any, party: Party,
             batch_max: cython.Py_ssize_t) -> cython.bint:
         """An ASK, without the wait; the QPoolId of what was put is the answer. `area`: its
         bytes."""

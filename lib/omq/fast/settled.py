@@ -8,10 +8,11 @@ from typing import Any
 
 from omq.base import shim as cython
 from omq.core.engine.groups import GROUPED
-from omq.core.engine.state import IDEL, Core, Party
+from omq.core.engine.state import IDEL, Core
 from omq.fast.columns import Columns
 from omq.fast.groups import Rings
 from omq.fast.limited_keys import Keys
+from omq.fast.party import Party
 from omq.fast.records import give_record, give_rows
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.location import number_of

@@ -1,5 +1,6 @@
 # System V calls, made without Python in between: semop(2), msgrcv(2), msgsnd(2).
 
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 
 cdef extern from "<sys/sem.h>" nogil:
@@ -26,7 +27,7 @@ cdef extern from "<time.h>" nogil:
     ctypedef struct timespec "struct timespec":
         long long tv_sec
         long long tv_nsec
-    int CLOCK_MONOTONIC
+    int CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_REALTIME
     int clock_gettime(int clock, timespec *now)
 
 
@@ -95,6 +96,25 @@ cdef inline long long mono_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline long long boot_ns() noexcept nogil:
+    """As omq.base.clock.monotonic_ns."""
+    cdef timespec now
+    clock_gettime(CLOCK_BOOTTIME, &now)
+    return now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline long long wall_ns() noexcept nogil:
+    """As omq.base.clock.wall_ns."""
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline int run_handlers() except -1:
+    """Handlers in Python of the signals that have come: else they run when Python does."""
+    return PyErr_CheckSignals()
 
 
 cdef inline bint gather(int queue, unsigned int kind, list out, Py_ssize_t limit,

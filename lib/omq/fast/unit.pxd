@@ -1,6 +1,8 @@
+from omq.fast.client_state cimport ClientState
 from omq.fast.columns cimport Columns
 from omq.fast.done cimport Dones
 from omq.fast.frames cimport Frames
+from omq.fast.party cimport Party
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 from omq.fast.unit_parts cimport Parts
@@ -15,5 +17,5 @@ cdef class Units:
     cdef Puts _puts
     cdef Dones _dones
     cdef Parts _parts
-    cdef Py_ssize_t left(self, Request r, object session, object party) except -1
-    cdef Py_ssize_t commit(self, Request r, object session, object area, object party) except -2
+    cdef Py_ssize_t left(self, Request r, ClientState session, Party party) except -1
+    cdef Py_ssize_t commit(self, Request r, ClientState session, object area, Party party) except -2

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
-from omq.core.engine.state import FIRST_QUEUE, Core, Party
+from omq.core.engine.state import FIRST_QUEUE, Core
+from omq.fast.client_state import ClientState
 from omq.fast.columns import Columns
 from omq.fast.done import Dones
 from omq.fast.frames import Frames
+from omq.fast.party import Party
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.fast.unit_parts import Parts
@@ -29,7 +31,7 @@ class Units:
             core, columns, frames, puts, dones)
         self._parts, self._plane = parts, plane
 
-    def left(self, r: Request, session: Any, party: Party) -> cython.Py_ssize_t:
+    def left(self, r: Request, session: ClientState, party: Party) -> cython.Py_ssize_t:
         """How many messages a TAKE may hand out; 0: it is not plain."""
         queue: cython.uint = r.queue
         if (session.queue or session.auxiliary or r.flags or r.correlation
@@ -41,7 +43,8 @@ class Units:
         left -= party.active
         return max(left, 0)
 
-    def commit(self, r: Request, session: Any, area: Any, party: Party) -> cython.Py_ssize_t:
+    def commit(self, r: Request, session: ClientState, area: Any, party: Party
+               ) -> cython.Py_ssize_t:
         """A COMMIT; how many messages the unit puts, the first QPoolId is the answer then. -1: it
         is not plain. `area`: its bytes."""
         parts = self._parts

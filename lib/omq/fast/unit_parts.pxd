@@ -1,4 +1,6 @@
+from omq.fast.client_state cimport ClientState
 from omq.fast.frames cimport Frames
+from omq.fast.party cimport Party
 from omq.fast.put cimport Puts
 from omq.fast.request cimport Request
 
@@ -11,9 +13,9 @@ cdef class Parts:
     cdef Puts _puts
     cdef Py_ssize_t taken, count, kept, base, end, _heads, _bodies
     cdef bint _staged
-    cdef object whole(self, Request r, object session, object area, object party)
+    cdef object whole(self, Request r, ClientState session, object area, Party party)
     cdef bint fits(self, Py_ssize_t frames, Py_ssize_t payload_bytes) except -1
-    cdef int begin(self, object session, unsigned long long sequence, Py_ssize_t frames,
+    cdef int begin(self, ClientState session, unsigned long long sequence, Py_ssize_t frames,
                    Py_ssize_t payload_bytes) except -1
-    cdef bint stage(self, Request r, object session, object area) except -1
-    cdef bint _has_room(self, Request r, object session, object area) except -1
+    cdef bint stage(self, Request r, ClientState session, object area) except -1
+    cdef bint _has_room(self, Request r, ClientState session, object area) except -1

@@ -16,8 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 from omq.base import shim as cython
-from omq.core.engine.state import Core, Party
+from omq.core.engine.state import Core
+from omq.fast.client_state import ClientState
 from omq.fast.frames import Frames
+from omq.fast.party import Party
 from omq.fast.put import Puts
 from omq.fast.request import Request
 from omq.format.journal import FRAME
@@ -37,7 +39,7 @@ class Parts:
         self._heads = self._bodies = 0  # where they begin in the request
         self._staged = False
 
-    def whole(self, r: Request, session: Any, area: Any, party: Party) -> Any:
+    def whole(self, r: Request, session: ClientState, area: Any, party: Party) -> Any:
         """SETTLE rows, FRAMEs and payloads of the unit that this request ends; None: it is not
         plain, or this is not all of it. `area`: its bytes."""
         if not self._has_room(r, session, area):
@@ -64,7 +66,7 @@ class Parts:
         `begin` makes room for it."""
         return self._staged or self._frames.fits(frames, payload_bytes)
 
-    def begin(self, session: Any, sequence: cython.ulonglong, frames: cython.Py_ssize_t,
+    def begin(self, session: ClientState, sequence: cython.ulonglong, frames: cython.Py_ssize_t,
               payload_bytes: cython.Py_ssize_t) -> None:
         """What `fits` was asked of is carried out, or refused: it is over for the session. For
         several parts the block is written before, if they do not fit. SpoolFull, DiskError."""
@@ -73,7 +75,7 @@ class Parts:
             self._plane.forget(session)
             self._core.block.reserve(frames, payload_bytes)
 
-    def stage(self, r: Request, session: Any, area: Any) -> cython.bint:
+    def stage(self, r: Request, session: ClientState, area: Any) -> cython.bint:
         """A STAGE: keep it."""
         i: cython.Py_ssize_t
         if not self._has_room(r, session, area) or (r.length and not self.count):
@@ -97,7 +99,7 @@ class Parts:
         self._plane.keep(session, rows, heads, bodies)
         return True
 
-    def _has_room(self, r: Request, session: Any, area: Any) -> cython.bint:
+    def _has_room(self, r: Request, session: ClientState, area: Any) -> cython.bint:
         """Does what the request says lie in its area, and may the unit have so much more?"""
         self.taken, self.count, self.kept, self.base = r.parts, r.count, 0, 0
         self._heads = _SETTLE * self.taken

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,8 +48,12 @@ def fill(world: World, party: Party) -> int:
 @pytest.fixture
 def parties(world: World) -> dict[str, Party]:
     owner = world.putter
-    return {"owner": owner, "root": replace(owner, uid=0, owns=False),
-            "member": replace(owner, uid=1000, owns=False)}
+    return {"owner": owner, "root": _other(owner, 0), "member": _other(owner, 1000)}
+
+
+def _other(like: Party, uid: int) -> Party:
+    """A client of a user who may not write the spool, in the place of this one."""
+    return Party(like.client, like.slot, like.pid, uid, like.token, owns=False)
 
 
 @pytest.mark.parametrize(("who", "most"), [("member", 6), ("owner", 8), ("root", 8)])
@@ -86,7 +89,7 @@ def test_a_member_makes_no_room_by_moves(world: World, parties: dict[str, Party]
     """A move that needs rows leaves what his puts leave; one that needs none always goes."""
     fill(world, parties["member"])
     given = one(world)
-    member = replace(parties["member"], slot=world.reader.slot, client=world.reader.client)
+    member = _other(world.reader, parties["member"].uid)
     world.begin()
     with pytest.raises(IndexFull):
         world.engine.move(member, given, [Part(B, 4)], [new(world)], 3)

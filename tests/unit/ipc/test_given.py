@@ -48,7 +48,7 @@ def test_a_message_is_handed_out_whether_it_can_be_copied_or_not(
     world.put()
     entries = [verdict.entry for verdict in world.give(1)]
     to = session(room)
-    waiter = Waiter(cast(Party, None), 0, 1, 1, 0, auxiliary=False)
+    waiter = Waiter(Party(1, 0, 1, 0, 1), 0, 1, 1, 0, auxiliary=False)
     write_given(world.core.t, cast(Session, to), waiter, entries, cast(PayloadReader, Bodies(data)),
                 9)
     assert to.answered == [1], "not refused: else nobody could say what becomes of it"

@@ -8,10 +8,11 @@ import pytest
 import sysv_ipc
 
 from omq.base.errors import IpcRemoved
+from omq.fast.company import Company
 from omq.format.wire import REQUEST_TYPE, WAKE_TYPE, Operation
 from omq.ipc.server import requests
 from omq.ipc.server.answer_pace import WORTH_NS, AnswerPace, answers
-from omq.ipc.server.requests import Company, Requests
+from omq.ipc.server.requests import Requests
 
 LIMIT = 100
 NONE = None
@@ -43,7 +44,7 @@ class Queue:
 
 def served(queue: Queue, processors: int = 2) -> Requests:
     made = Requests(queue, queue.garbage)
-    made._company = Company(processors)
+    made.company = Company(processors)
     return made
 
 

@@ -92,7 +92,8 @@ def test_a_client_is_the_one_of_its_manager(tmp_path: Path) -> None:
         paths, Settings(journal_file_bytes=1 << 20), world.info.uuid, 2, writer.last_lsn + 1,
         writer.last_lsn, 1, world.core.next_qpool, world.wall)
     world.core.block = Block(again, writer.last_lsn + 1, 100, 1 << 20, 4096)
-    world.putter = replace(world.putter, client=world.reader.client)
+    putter = world.putter
+    world.putter = Party(world.reader.client, putter.slot, putter.pid, putter.uid, putter.token)
     world.put(A)
     again.close()
     reader = "of the first manager"

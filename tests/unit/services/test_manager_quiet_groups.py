@@ -44,7 +44,7 @@ class Manager:
             queues=SimpleNamespace(ends=self.planes["ends"]), drain=lambda: self.doors,
             operators=SimpleNamespace(release=lambda held: None))
         made._parts = SimpleNamespace(
-            engine=SimpleNamespace(index=index, queues=self.queues, poisoned=[],
+            engine=SimpleNamespace(index=index, queues=self.queues, poisoned=[], mono_ns=0,
                                    back=SimpleNamespace(ended=[])),
             server=self.server, control=control, rated=self.planes["rated"],
             doorkeeper=SimpleNamespace(deadline=0, arm=self._arm),
@@ -59,12 +59,13 @@ class Manager:
         made._events.refused = made._events.turn = lambda _: None
         made._triggers.turn = lambda now, stopping: False
         made._chores, made._watchdog_due, made._draining_until = self._chores, 0, 0
-        made._quiet, made._chores_due, made._look_due, made._now = False, 0, 0, 0
+        made._quiet, made._chores_due, made._look_due = False, 0, 0
         monkeypatch.setattr("omq.base.clock.monotonic_ns", lambda: self.now)
         self.armed = 0
         self.run()
 
     def _group(self, batch: list[bytes], wall: int, mono: int, drain: Callable[[], bool]) -> None:
+        self.made._parts.engine.mono_ns = mono
         if drain():
             self.server.plain = False
 

@@ -21,11 +21,12 @@ from unittest import mock
 
 import pytest
 
+from omq.fast.company import Company
 from omq.ipc.server import requests as taking
 from omq.ipc.server.answer_pace import AnswerPace
 from omq.ipc.server.held_replies import HeldReplies, Protection
 from omq.ipc.server.leased_replies import LeasedReplies
-from omq.ipc.server.requests import Company, Requests
+from omq.ipc.server.requests import Requests
 from omq.ipc.server.sessions import say
 from omq.services.standby.receiving import Receiving
 from omq.services.standby.sending import Sending
@@ -46,6 +47,11 @@ from tests.unit.storage.test_journal_mirror import both  # noqa: F401
 
 Case = tuple[object, str, object, Callable[..., None], dict[str, object]]
 _limit, _synced, _lease = HeldReplies._limit, HeldReplies.synced, LeasedReplies.lease
+
+
+class _ForNobody(Company):
+    def wanted(self, count: int) -> int:
+        return count
 
 
 def _early(self: HeldReplies) -> int:
@@ -163,7 +169,7 @@ MUTANTS: dict[str, Case] = {
         AnswerPace, "ended", lambda self: None,
         paced.test_answers_that_come_late_are_not_waited_for_again_soon, {}),
     "who was released is not waited for": (
-        Company, "wanted", lambda self, count: count,
+        taking, "Company", _ForNobody,
         paced.test_who_was_released_is_one_group_with_those_that_waited, {}),
     "a note waits for who has it locked": (
         standby_holds, "note_if_free", standby_holds.note,

@@ -26,6 +26,7 @@ from omq.core.engine.lanes import Lanes
 from omq.core.engine.limits import Limits
 from omq.core.engine.rules_of_queue import FIRST_QUEUE, IDEL, POISON, SPECIAL_QUEUES, QueueRules
 from omq.core.engine.store_protocols import PoolSlots, VolatileBodies
+from omq.fast.party import Party
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.journal import FrameFlag
 from omq.format.location import number_of
@@ -42,20 +43,6 @@ REMEMBERS = int(RecordFlag.MEMORY)
 _DONES = int(Counter.DONES)
 _READY, _ACTIVE, _DEFERRED, _HELD, _PREPARED = (int(state) for state in (
     EntryState.READY, EntryState.ACTIVE, EntryState.DEFERRED, EntryState.HELD, EntryState.PREPARED))
-
-
-@dataclass(slots=True)
-class Party:
-    """A client as the engine sees it."""
-
-    client: int  # id, never reused in an epoch
-    slot: int  # row of the reader table
-    pid: int
-    uid: int
-    token: int  # low half of the session token
-    pool_file: int = -1
-    active: int = 0  # messages that it holds
-    owns: bool = True  # its user may write the spool
 
 
 @dataclass(slots=True)

@@ -14,27 +14,12 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from omq.core.engine.state import Party
+from omq.fast.waiter import Waiter
+
+__all__ = ["FOREVER", "TIMEOUTS_MAX", "Timeouts", "Waiter", "Waiters"]
 
 FOREVER: Final = 1 << 62
 TIMEOUTS_MAX: Final = 4096  # kept before the answered ones are thrown out
-
-
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """A reader that waits for messages; `deadline` in monotonic ns."""
-
-    party: Party
-    queue: int
-    want: int
-    sequence: int
-    deadline: int
-    auxiliary: bool
-    waiting: bool = True
-    by: int = 0  # wire.Key: waits for messages with `key`; 0 = for any
-    key: int = 0
-    turn: int = 0  # among these
-    put: int = 0  # QPoolId of what the same request has put; 0: it has put nothing
 
 
 @dataclass(slots=True)

@@ -14,9 +14,11 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import Waiter
 from omq.fast import intake
 from omq.fast.group_commit import Turn
+from omq.fast.plain_groups import PlainGroups
 from omq.fast.reply import ROWS_MAX
 from omq.format.wire import REQUEST, Operation
 from omq.ipc.server import foreign_messages
+from omq.ipc.server.loop_parts import LoopParts
 from omq.ipc.server.next_reply import write_given
 from omq.ipc.server.request_server import RequestServer
 from omq.ipc.server.sessions import Session, Sessions
@@ -39,6 +41,7 @@ class FastServer(RequestServer):
         self._turn = Turn(self, epoch, batch_max, self._ok, self._given,
                           ROWS_MAX)
         self._path = self._turn.path
+        self._plain: PlainGroups | None = None
 
     @property
     def fast(self) -> int:
@@ -51,6 +54,16 @@ class FastServer(RequestServer):
             super().group(batch, wall_ns, mono_ns, drain)
         else:
             self._turn.run(batch, wall_ns, mono_ns, drain)
+
+    def go_on_with(self, parts: LoopParts) -> None:
+        if self.intake is not None:
+            self._plain = PlainGroups(self._turn, parts, parts.requests.company)
+
+    def go_on(self, look_due: int, ease_above: int, drain: Callable[[], bool]
+              ) -> tuple[int, int] | None:
+        if self._plain is None or self.held is not None or fault.armed():
+            return None
+        return self._plain.go_on(look_due, ease_above, drain)
 
     def due(self) -> int:
         return self._turn.due()
@@ -123,4 +136,4 @@ class FastServer(RequestServer):
 
     def close(self) -> None:
         self._turn.close()
-        del self._path, self._turn
+        del self._path, self._turn, self._plain

@@ -16,9 +16,8 @@ in the journal: nobody can speak for another user's reader.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import cast
 
 import sysv_ipc
 
@@ -27,40 +26,28 @@ from omq.core.engine import reader_notes
 from omq.core.engine.engine import Engine
 from omq.core.engine.reader_notes import OldNote, ReaderNote
 from omq.core.engine.settle import Verdict
-from omq.core.engine.waiting import FOREVER
+from omq.fast.look_line import LookLine
 from omq.format.poolctrl import Answered
 from omq.format.wire import NOTE_BYTES
 from omq.ipc.server.sessions import Session
 
-LOOK_NS: Final = 50_000_000
 
-
-class Looks:
+class Looks(LookLine):
     """When to look at whose note; in the order of time."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__()
         self._engine = engine
-        self.line: deque[tuple[int, Session]] = deque()
 
     def after(self, session: Session) -> None:
         """It was answered in this group."""
-        if not session.prompt or not session.party.active:
-            return
-        due = self._engine.mono_ns + LOOK_NS
-        if not session.look_ns:
-            self.line.append((due, session))
-        session.look_ns = due
-
-    @property
-    def due(self) -> int:
-        """When the next look is (monotonic ns)."""
-        return self.line[0][0] if self.line else FOREVER
+        self.answered(session, self._engine.mono_ns)
 
     def look(self) -> None:
         """At those whose time has come, in a group."""
         now = self._engine.mono_ns
         while self.line and self.line[0][0] <= now:
-            _, session = self.line.popleft()
+            session = cast(Session, self.line.popleft()[1])
             if session.look_ns > now:  # it was answered once more since
                 self.line.append((session.look_ns, session))
                 continue

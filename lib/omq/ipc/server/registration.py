@@ -45,6 +45,7 @@ from omq.ipc.server.units import UnitLimits
 
 Question = dict[str, Any]
 TOKEN_BYTES = 16
+_SEQUENCE_MAX = (1 << 64) - 1  # of a request: a client may say what no request has
 
 
 class Registrar:
@@ -84,7 +85,7 @@ class Registrar:
             raise BadRequest(reason="the token is in use")
         session = self._admit(door, peer, name, token)
         in_doubt = int(question.get("in_doubt", 0))
-        session.sequence = max(0, in_doubt - 1, known.sequence if known else 0)
+        session.sequence = max(0, min(in_doubt - 1, _SEQUENCE_MAX), known.sequence if known else 0)
         _open(session, question)
         if question.get("queue"):
             self.reader(session, question)
@@ -127,7 +128,7 @@ class Registrar:
                       int.from_bytes(token[:8], "little"),
                       owns=peer.uid in (self._owner, os.geteuid()))
         session = Session(party, token, name, peer.gids, door, channel, reply, request, note,
-                          party.owns or peer.uid == 0, self._epoch)
+                          trusted=party.owns or peer.uid == 0, epoch=self._epoch)
         session.unheld = session.trusted and name == UNHELD
         self._sessions.add(session)
         clients = self._engine.clients

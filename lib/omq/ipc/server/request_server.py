@@ -38,6 +38,7 @@ from omq.ipc.server.cancelling import Cancelling
 from omq.ipc.server.foreign_messages import read_parts, taken, taken_batch
 from omq.ipc.server.group_commit import GroupCommit
 from omq.ipc.server.large_bodies import named
+from omq.ipc.server.loop_parts import LoopParts
 from omq.ipc.server.request_record import Request, ends_of, verdicts_of
 from omq.ipc.server.requests import Intake
 from omq.ipc.server.sessions import Session, Sessions
@@ -279,6 +280,15 @@ class RequestServer(GroupCommit):
     def _relocated(self, session: Session, r: Request) -> None:
         self.sessions.check(session, "admin", POISON)
         self._ok.append((session, r.sequence, self._relocate(session.request[: r.length]), 0))
+
+    def go_on_with(self, parts: LoopParts) -> None:
+        """What `go_on` looks at."""
+
+    def go_on(self, _look_due: int, _ease_above: int, _drain: Callable[[], bool]
+              ) -> tuple[int, int] | None:
+        """After a group of plain requests: further ones, as long as they are plain. When the last
+        one began (monotonic ns), and its requests; None: the loop turns by itself."""
+        return None
 
     def stir(self) -> None:
         """Something was done to the engine outside of a turn."""

@@ -24,14 +24,13 @@ from typing import Final, Protocol
 import sysv_ipc
 
 from omq.base.errors import IpcRemoved
+from omq.fast.company import PAUSE_MAX, Company
 from omq.format.wire import REQUEST_TYPE
 from omq.ipc.server.answer_pace import AnswerPace, answers
 from omq.ipc.wire.errnos import Outcome, outcome
 
 GATHER_NS: Final = 100_000
 """How long a group waits for the others: a client asks again this soon if at all."""
-PAUSE_MAX: Final = 1024
-"""Groups without another try, at most, after waits in vain."""
 GATHER_PACED_NS: Final = 500_000
 """As GATHER_NS where replies wait for standbys: those who were just released ask again. A group of
 all of them costs one piece, one sync and one answer instead of two."""
@@ -51,39 +50,6 @@ class Intake(Protocol):
                      ) -> bool: ...
 
 
-class Company:
-    """How many requests a group should wait for. `most`: above it, for none."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._wanted = 0
-        self._proven = False  # so many came when they were waited for
-        self._before = 0
-        self._vain = 0  # waits in a row
-        self._pause = 0  # groups to come that wait for nobody
-
-    def wanted(self, count: int) -> int:
-        """A group has `count` requests: how many it should have."""
-        return max(count, self._wanted) if count else 0
-
-    def had(self, count: int, *, waited: bool) -> None:
-        """A group goes on with `count` requests."""
-        if not count:
-            return
-        if waited:
-            self._proven = count >= self._wanted
-            self._vain = 0 if self._proven else self._vain + 1
-            self._pause = 0 if self._proven else min(1 << self._vain, PAUSE_MAX)
-            self._wanted = count if self._proven else 0
-        elif self._pause:
-            self._pause -= 1
-        else:
-            self._wanted = max(count, self._wanted) if self._proven else count + self._before
-        if self._wanted > self._most:
-            self._wanted, self._proven = 0, False
-        self._before = count
-
-
 class Requests:
     """The request queue, taken in batches."""
 
@@ -93,7 +59,8 @@ class Requests:
         self._garbage = garbage
         self._receive = queue.receive
         self._intake = intake
-        self._company = Company(len(os.sched_getaffinity(0)))
+        self.company = Company(len(os.sched_getaffinity(0)))
+        self.gather_ns = GATHER_NS
         self._left: list[bytes] = []  # after the answers of standbys that were taken first
         self._together = Company(PAUSE_MAX)
         self.pace: AnswerPace | None = None  # None: nothing waits for standbys
@@ -102,7 +69,11 @@ class Requests:
         """Wait for one request or wake-up, then take all that are there, or come at once, up to
         `limit`."""
         out, self._left = self._left, []
-        company = self._company
+        return self.rest(out, limit)
+
+    def rest(self, out: list[bytes], limit: int) -> list[bytes]:
+        """The same, after these."""
+        company = self.company
         try:
             if not out:
                 self._first(out)
@@ -113,7 +84,7 @@ class Requests:
             waited = len(out) < wanted
             if waited:
                 self._gather(out, limit, wanted)
-            company.had(len(out), waited=waited)
+            company.had(len(out), waited)
         except (sysv_ipc.Error, OSError, MemoryError) as error:
             self._met(error)
         return out
@@ -142,7 +113,7 @@ class Requests:
             while len(out) < wanted and time.monotonic_ns() < end:
                 time.sleep(STEP_S)
                 self._drain(out, limit)
-        together.had(len(out), waited=waited)
+        together.had(len(out), waited)
         return out
 
     def _first(self, out: list[bytes]) -> None:
@@ -155,9 +126,9 @@ class Requests:
     def _gather(self, out: list[bytes], limit: int, wanted: int) -> None:
         """Those that come at once."""
         if self._intake is not None and self._intake.take_company(
-                self.queue.id, out, limit, wanted, GATHER_NS):
+                self.queue.id, out, limit, wanted, self.gather_ns):
             return
-        end = time.monotonic_ns() + GATHER_NS
+        end = time.monotonic_ns() + self.gather_ns
         while len(out) < wanted and time.monotonic_ns() < end:
             os.sched_yield()
             self._drain(out, limit)

@@ -28,8 +28,8 @@ from omq.base.authority import ACTIONS, Authority
 from omq.base.errors import BadRequest, NoAuthority, OmqError, QueueGone, TooManyClients
 from omq.core.engine.rules_of_queue import QueueRules
 from omq.core.engine.state import Party
-from omq.core.engine.waiting import Waiter
 from omq.core.redo.last_requests import fair_share
+from omq.fast.client_state import ClientState
 from omq.format.poolctrl import Answered
 from omq.format.wire import ENDED, REPLY, REQUEST_MAGIC, halves
 from omq.ipc.server.doors import Door
@@ -53,48 +53,33 @@ class Claims:
     took: list[tuple[int, int]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Session:
-    """One registered client."""
+class Session(ClientState):
+    """One registered client. What each request touches lies in ClientState."""
 
-    party: Party
-    token: bytes  # 16 bytes
-    name: str
-    gids: frozenset[int]
-    door: Door
-    channel: Transport
-    reply: memoryview
-    request: memoryview
-    note: memoryview
-    trusted: bool  # may read the spool's files itself: the owner and root
-    epoch: int = 0  # of this manager
-    sequence: int = 0  # last request taken
-    queue: int = 0  # read by this client, 0 = none
-    lost_queue: str = ""  # that it read, and which is gone
-    auxiliary: bool = False
-    prompt: bool = False  # it keeps a note (ipc.server.reader_notes)
-    look_ns: int = 0  # when the manager looks at it, 0 = it does not
-    noted: set[tuple[int, int]] = field(default_factory=set)  # carried out by a look
-    waiter: Waiter | None = None
-    cancelled: int = 0  # the request that is not to wait
-    rights: dict[tuple[str, int], bool] = field(default_factory=dict)
-    opened: dict[int, str] = field(default_factory=dict)  # numbers of queues, as it knows them
-    aliases: dict[str, tuple[int, ...]] = field(default_factory=dict)  # that stand for these
-    last: tuple[int, int, int, int] = (0, 0, 0, 0)  # carried out: sequence, count, QPoolId, LSN
-    lost: int = 0  # settlements of the request under way that did not hold
-    claims: Claims | None = None  # until all of it has been sent
-    deaf: int = 0  # replies that could not be announced
-    gone: bool = False
-    unheld: bool = False  # its replies wait for no standby (ipc.server.held_replies)
-    descriptor: int = -1  # that came with the question under way; the doorkeeper closes it
-    containing: bool = False  # a large body is being copied
-    containers: dict[str, tuple[int, int]] = field(default_factory=dict)  # not put yet: size, CRC
-    semaphore: int = field(init=False)  # its id, -1: none
-    release: Callable[[], None] = field(init=False)  # says that a reply is there
+    __slots__ = ("aliases", "channel", "claims", "containers", "containing", "deaf", "descriptor",
+                 "door", "epoch", "gids", "lost_queue", "name", "note", "opened", "release",
+                 "unheld")
 
-    def __post_init__(self) -> None:
-        self.semaphore = self.channel.semaphore_id
-        self.release = self.channel.wake
+    def __init__(self, party: Party, token: bytes, name: str, gids: frozenset[int], door: Door,
+                 channel: Transport, reply: memoryview, request: memoryview, note: memoryview, *,
+                 trusted: bool, epoch: int = 0) -> None:
+        """`token`: 16 bytes; `trusted`: it may read the spool's files itself: the owner and root;
+        `epoch`: of this manager."""
+        super().__init__(party, token, reply, request)
+        self.trusted = trusted
+        self.name, self.gids, self.door, self.channel = name, gids, door, channel
+        self.note, self.epoch = note, epoch
+        self.lost_queue = ""  # that it read, and which is gone
+        self.opened: dict[int, str] = {}  # numbers of queues, as it knows them
+        self.aliases: dict[str, tuple[int, ...]] = {}  # that stand for these
+        self.claims: Claims | None = None  # until all of it has been sent
+        self.deaf = 0  # replies that could not be announced
+        self.unheld = False  # its replies wait for no standby (ipc.server.held_replies)
+        self.descriptor = -1  # that came with the question under way; the doorkeeper closes it
+        self.containing = False  # a large body is being copied
+        self.containers: dict[str, tuple[int, int]] = {}  # not put yet: size, CRC
+        self.semaphore = channel.semaphore_id
+        self.release: Callable[[], None] = channel.wake  # says that a reply is there
 
     def timeout_ns(self, r: Request) -> int:
         """How long this request waits for messages; -1: for ever."""

@@ -35,6 +35,7 @@ from omq.core.engine.engine import Engine
 from omq.core.engine.waiting import FOREVER
 from omq.format.index import Counter
 from omq.ipc.server.answer_pace import AnswerPace
+from omq.ipc.server.loop_parts import LoopParts
 from omq.services.daemon.daemon import DaemonContext, last_trace, run_daemon, whole_trace
 from omq.services.manager.clock_watch import ClockWatch, newest_ns
 from omq.services.manager.disk_room import DiskRoom
@@ -97,8 +98,11 @@ class QueueManager:
             held, writer = self._held, self._parts.writer
             self._parts.engine.tell_written(lambda lsn: held.written(lsn, writer.file_number))
             self._parts.requests.pace = AnswerPace(self._held)
+        self._parts.server.go_on_with(LoopParts(
+            self._parts.requests, self._parts.doorkeeper, self._parts.control.bodies.finished,
+            self._clock, context.signals, REQUESTS_PER_GROUP))
         self._index_low = 0
-        self._watchdog_due = self._draining_until = self._now = 0
+        self._watchdog_due = self._draining_until = 0
         self._status_due = self._chores_due = 0
         self._ends_due = FOREVER  # as it was when this group began: what came since is the next's
         self._seldom_due = self._look_due = 0  # see _reckon
@@ -122,6 +126,8 @@ class QueueManager:
         try:
             while not self._finished():
                 self._group()
+                if self._quiet:
+                    self._go_on()
         finally:
             context.signals.remove_waker(wake)
         self._stop()
@@ -129,8 +135,7 @@ class QueueManager:
 
     def _group(self) -> None:
         parts = self._parts
-        server, keeper, signals, disk = (
-            parts.server, parts.doorkeeper, self._context.signals, self._disk)
+        server, keeper = parts.server, parts.doorkeeper
         if not self._quiet:
             self._reckon()
         # 0 is "at once" here (a wait that was cancelled after the group), and "never" there.
@@ -141,10 +146,22 @@ class QueueManager:
         now, wall = clock.monotonic_ns(), clock.wall_ns()
         if not self._clock.low < wall - now < self._clock.high:
             self._clock.look()
-        self._now = now
         server.group(batch, wall, now, self._drain)
+        self._after(now, len(batch))
+
+    def _go_on(self) -> None:
+        """After a group of plain requests: the next ones like it, in compiled code."""
+        disk = self._disk
+        found = self._parts.server.go_on(self._look_due, 0 if disk.slow else disk.ease_above,
+                                         self._drain)
+        if found is not None:
+            self._after(*found)
+
+    def _after(self, now: int, count: int) -> None:
+        """A group that began at `now`, of so many requests."""
+        parts, signals, disk = self._parts, self._context.signals, self._disk
         wanted = signals.stopping or signals.reload_wanted or disk.new_file
-        self._quiet = bool(batch) and server.plain and now < self._look_due and not wanted
+        self._quiet = bool(count) and parts.server.plain and now < self._look_due and not wanted
         if not self._quiet:
             self._look(now, wanted=wanted)
         elif disk.slow or parts.engine.index.counters[_LAST] > disk.ease_above:
@@ -161,7 +178,7 @@ class QueueManager:
             self._watchdog_due or FOREVER, self._draining_until or FOREVER,
             FOREVER if self._held is None else self._held.due)
         self._look_due = min(self._seldom_due, self._chores_due, FOREVER if self._held is None
-                             else self._held.due_at_least(self._now))
+                             else self._held.due_at_least(parts.engine.mono_ns))
         if parts.engine.queues.triggered or self._draining_until:
             self._look_due = 0
 
@@ -180,7 +197,7 @@ class QueueManager:
 
     def _drain(self) -> bool:
         """What a group does besides requests; True: there was something."""
-        parts, now = self._parts, self._now
+        parts, now = self._parts, self._parts.engine.mono_ns
         told = parts.control.drain()
         if not told and now < self._look_due and not parts.server.refused:
             return False
