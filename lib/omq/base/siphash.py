@@ -5,7 +5,7 @@ sees where some of them lie. It is what Python's dictionaries have for text: wit
 `siphash` of a number is `hash` of its 8 bytes, the lowest first, without a sign.
 
 Source: Aumasson, Bernstein, "SipHash: a fast short-input PRF", 2012; one round a word, three at the
-end, as tables take them. fast/siphash.pxd has the same in C.
+end, as tables take them. fast/siphash.pxd has the same in C, core.index.keyed_buckets by numpy.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
-import numpy as np
-
-from omq.base.arrays import Vector
-
 SECRET_BYTES: Final = 16
 _ALL: Final = (1 << 64) - 1
-_BEGIN: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-_LENGTH: Final = 8 << 56  # of what is hashed, in bytes
-_END: Final = 0xFF
+BEGIN: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+LENGTH: Final = 8 << 56  # of what is hashed, in bytes
+END: Final = 0xFF
 Secret = tuple[int, int]
 
 
@@ -39,8 +35,8 @@ def halves(secret: bytes) -> Secret:
 def siphash(secret: Secret, number: int) -> int:
     """Of a number from 0 to 2**64 - 1; another such number."""
     one, other = secret
-    a, b, c, d = one ^ _BEGIN[0], other ^ _BEGIN[1], one ^ _BEGIN[2], other ^ _BEGIN[3]
-    for word, end in ((number, 0), (_LENGTH, _END), (0, 0), (0, 0), (0, 0)):
+    a, b, c, d = one ^ BEGIN[0], other ^ BEGIN[1], one ^ BEGIN[2], other ^ BEGIN[3]
+    for word, end in ((number, 0), (LENGTH, END), (0, 0), (0, 0), (0, 0)):
         d ^= word
         a = a + b & _ALL
         b = (b << 13 & _ALL | b >> 51) ^ a
@@ -53,35 +49,3 @@ def siphash(secret: Secret, number: int) -> int:
         c = (c << 32 & _ALL | c >> 32) ^ end
         a ^= word
     return a ^ b ^ c ^ d
-
-
-def siphash_each(secret: Secret, numbers: Vector) -> Vector:
-    """The same of each of these u64, by numpy."""
-    one, other = secret
-    a, b, c, d = (np.full(len(numbers), half ^ word, "<u8") for half, word in zip(
-        (one, other, one, other), _BEGIN, strict=True))
-    for word in (numbers, np.uint64(_LENGTH)):
-        d ^= word
-        _rounds(a, b, c, d, 1)
-        a ^= word
-    c ^= np.uint64(_END)
-    _rounds(a, b, c, d, 3)
-    return np.asarray(a ^ b ^ c ^ d)
-
-
-def _rounds(a: Vector, b: Vector, c: Vector, d: Vector, count: int) -> None:
-    for _ in range(count):
-        for x, y, turn, half in ((a, b, 13, True), (c, d, 16, False), (a, d, 21, False),
-                                 (c, b, 17, True)):
-            x += y
-            _turn(y, turn)
-            y ^= x
-            if half:
-                _turn(x, 32)
-
-
-def _turn(numbers: Vector, bits: int) -> None:
-    """To the left, what falls out comes in on the right."""
-    out = numbers >> np.uint64(64 - bits)
-    numbers <<= np.uint64(bits)
-    numbers |= out

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omq.base.siphash import SECRET_BYTES, halves, new_secret, siphash, siphash_each
+from omq.base.siphash import SECRET_BYTES, halves, new_secret, siphash
 from omq.core.check.invariants import check
 from omq.core.engine.group_fronts import Fronts
-from omq.core.index.keyed_buckets import KeyedBuckets
+from omq.core.index.keyed_buckets import KeyedBuckets, siphash_each
 from omq.core.index.tables import Tables
 from omq.format.index import IndexLayout
 from omq.format.message import id_hash

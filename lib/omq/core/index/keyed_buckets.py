@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from omq.base.arrays import Vector
-from omq.base.siphash import halves, siphash, siphash_each
+from omq.base.siphash import BEGIN, END, LENGTH, Secret, halves, siphash
 
 _KNOWN_MAX: Final = 1 << 12
 
@@ -44,3 +44,35 @@ class KeyedBuckets:
         moved = np.repeat(siphash_each(self.halves, upper[starts]),
                           np.diff(np.append(starts, len(keys))))
         return np.asarray((keys ^ moved) & np.uint64(self.mask), np.int64)
+
+
+def siphash_each(secret: Secret, numbers: Vector) -> Vector:
+    """omq.base.siphash of each of these u64."""
+    one, other = secret
+    a, b, c, d = (np.full(len(numbers), half ^ word, "<u8") for half, word in zip(
+        (one, other, one, other), BEGIN, strict=True))
+    for word in (numbers, np.uint64(LENGTH)):
+        d ^= word
+        _rounds(a, b, c, d, 1)
+        a ^= word
+    c ^= np.uint64(END)
+    _rounds(a, b, c, d, 3)
+    return np.asarray(a ^ b ^ c ^ d)
+
+
+def _rounds(a: Vector, b: Vector, c: Vector, d: Vector, count: int) -> None:
+    for _ in range(count):
+        for x, y, turn, half in ((a, b, 13, True), (c, d, 16, False), (a, d, 21, False),
+                                 (c, b, 17, True)):
+            x += y
+            _turn(y, turn)
+            y ^= x
+            if half:
+                _turn(x, 32)
+
+
+def _turn(numbers: Vector, bits: int) -> None:
+    """To the left, what falls out comes in on the right."""
+    out = numbers >> np.uint64(64 - bits)
+    numbers <<= np.uint64(bits)
+    numbers |= out
