@@ -5,6 +5,7 @@ random members, with numbers and without, after each of which all is the same.
 from __future__ import annotations
 
 import random
+from itertools import islice
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -115,7 +116,9 @@ def work(module: ModuleType, seed: int) -> int:
     """AssertionError: the ways part. How many groups were had whole."""
     r, ways, wholes = random.Random(seed), (Way(), FlatWay(module)), 0
     there: dict[int, int] = {}  # entries and their states
-    groups = [each << 7 for each in range(1, (9, 15, 25, 40)[seed])]  # many have one hash
+    bucket = ways[0].t.bucket
+    many = (each << 20 for each in range(1, 1 << 20))
+    groups = [*islice((key for key in many if bucket(key) < 8), (8, 14, 24, 39)[seed])]
     for _ in range(2500):
         what, given = r.random(), list[int]()
         fronts = [entry for entry in ways[0].core.groups.fronts.values() if there[entry] == READY]

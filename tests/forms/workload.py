@@ -59,7 +59,7 @@ from tests.model.driver import barrier, draft, encoded
 from tests.model.instance import MESSAGES, NS, Client, Given, Instance
 from tests.model.reference import Draft
 
-A, B, C, D = 3, 4, 5, 6
+A, B, C, D, NOWHERE = 3, 4, 5, 6, 7
 READERS = (A, A, A, B, C, D, D, POISON, IDEL, 0, 0, 0)
 UNIQUE = int(PutFlag.UNIQUE)
 AUXILIARY, MEMBER, STRANGER = 2, 6, 9  # by number of the client
@@ -508,9 +508,11 @@ class Workload:
         held = [*client.held.values()][: 3 if operation == Operation.STAGE else 99]
         if operation != Operation.STAGE:
             held = [each for each in held if r.random() > self.odd / 9]
+        parts = self.staged and operation == Operation.STAGE
         rows = [SETTLE.pack(
-            Settlement.DONE if r.random() > self.odd / 20 else Settlement.FAIL, 0, 0, each.entry,
-            each.qpool, each.lease + (r.random() < self.odd / 20), 0, 0, 0) for each in held]
+            Settlement.DONE if r.random() > (0.02 if parts else self.odd / 20) else Settlement.FAIL,
+            0, 0, each.entry, each.qpool, each.lease + (r.random() < self.odd / 20), 0, 0, 0)
+            for each in held]
         if operation != Operation.STAGE:
             client.held = {}
         elif self.staged:
@@ -521,13 +523,17 @@ class Workload:
             self.staged and r.random() < 0.6) else 20)[
             2 * (not rows) * (not self.back) :])
         keys = r.choices((b"", b"", b"", b"", *KEYS[prepares * 3 :]), k=count)
-        said = [encoded(one, given=key) for queue, key in zip(
-            r.choices((A, B, C), k=count), keys, strict=True)
+        queues = r.choices((A, B, C), k=count)
+        if parts and count and r.random() < 0.02:
+            queues[-1] = r.choice((IDEL, POISON, NOWHERE))
+        said = [encoded(one, given=key) for queue, key in zip(queues, keys, strict=True)
                 for one in self._drafts(1, queue, key, 0.05 if prepares else 0.25)]
         lasting = PutFlag.PERSISTENT if r.random() < 0.7 or prepares else 0
         staged = self._staged(client)
         if any(staged):
             lasting = PutFlag(self.lasting[client.number])
+            if not parts and r.random() < 0.1:  # as if this were all of it
+                staged = 0, 0
         self.lasting[client.number] = int(lasting)
         for each in said if r.random() > self.odd / 3 else ():
             each.flags = each.flags & ~int(PutFlag.PERSISTENT) | int(lasting)

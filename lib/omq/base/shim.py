@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from omq.base import checksum
+from omq.base import checksum, siphash
 
 compiled: bool = False
 """Whether the module runs compiled. A compiled module sees True in the place of this."""
@@ -68,6 +68,11 @@ def send(queue: int, message: bytearray) -> bool:
 def crc32c(data: bytes, begin: int, end: int) -> int:
     """As crc32c.pxd has it for compiled modules."""
     return checksum.crc32c(memoryview(data)[begin:end])
+
+
+def keyed(one: int, other: int, number: int) -> int:
+    """As siphash.pxd has it for compiled modules."""
+    return siphash.siphash((one, other), number)
 
 
 def has_crc32c() -> bool:

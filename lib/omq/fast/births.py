@@ -122,14 +122,10 @@ class Births:
                                expiry)
         own: cython.ulonglong = given if given else qpool
         c.m_qpool[slot], c.m_lsn[slot], c.m_time[slot], c.m_key[slot] = qpool, lsn, self._now, own
-        bucket: cython.Py_ssize_t = own & c.mask
-        c.m_idnext[slot] = c.b_id[bucket]
-        c.b_id[bucket] = slot + 1
+        c.enchain(c.b_id, c.m_idnext, c.m_idprev, own, slot)
         c.m_corr[slot] = correlation
         if correlation:
-            bucket = correlation & c.mask
-            c.m_corrnext[slot] = c.b_corr[bucket]
-            c.b_corr[bucket] = slot + 1
+            c.enchain(c.b_corr, c.m_corrnext, c.m_corrprev, correlation, slot)
         c.m_expiry[slot], c.m_length[slot], c.m_crc[slot] = expiry, length, crc
         c.m_size[slot], c.m_pid[slot], c.m_record[slot] = size, party.pid, record
         c.m_uid[slot] = party.uid

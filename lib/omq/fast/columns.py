@@ -12,7 +12,13 @@ from omq.base import shim as cython
 from omq.core.index.tables import Tables
 from omq.format.durations import BINS, SUM_MASK, TIME_SHIFT
 
+if cython.compiled:
+    from cython.cimports.omq.fast.siphash import keyed as _keyed
+else:
+    from omq.base.shim import keyed as _keyed
+
 _BINS, _SHIFT, _MASK, _US = BINS, TIME_SHIFT, SUM_MASK, 1000
+_HASHES = 48  # a QPoolId has fewer bits
 
 
 class Columns:
@@ -26,6 +32,7 @@ class Columns:
         self.m_pid, self.m_uid = t.m_pid, t.m_uid
         self.m_record, self.m_first = t.m_record, t.m_first
         self.m_idnext, self.m_corrnext = t.m_idnext, t.m_corrnext
+        self.m_idprev, self.m_corrprev = t.m_idprev, t.m_corrprev
         self.m_flags, self.m_parts = t.m_flags, t.m_parts
         self.m_origin, self.m_file = t.m_origin, t.m_file
         self.e_sequence, self.e_submitted = t.e_sequence, t.e_submitted
@@ -46,7 +53,10 @@ class Columns:
         self.j_syncs, self.j_groups = t.j_syncs, t.j_groups
         self.counters = t.counters
         self.free_messages, self.free_entries = t.messages.stack, t.entries.stack
-        self.mask = t.mask
+        self.mask, self._bits = t.mask, t.buckets.bits
+        self._buckets = t.buckets
+        self._one, self._other = t.buckets.halves
+        self._upper, self._moved = 0, _keyed(self._one, self._other, 0)  # of the last key
         self.queues = t.layout.queues
 
     def link(self, entry: cython.Py_ssize_t, chain: cython.Py_ssize_t) -> None:
@@ -73,16 +83,40 @@ class Columns:
             self.q_tail[chain] = before
         self.e_next[entry] = self.e_prev[entry] = 0
 
-    def unchain(self, heads: Any, following: Any, bucket: cython.Py_ssize_t,
+    def bucket(self, key: cython.ulonglong) -> cython.Py_ssize_t:
+        """As KeyedBuckets.of: the hash chain of a key."""
+        if not cython.compiled:
+            return self._buckets.of(key)
+        upper: cython.ulonglong = key >> self._bits
+        if upper != self._upper:
+            moved: cython.ulonglong = _keyed(self._one, self._other, upper)
+            if key >> _HASHES:
+                return (key ^ moved) & self.mask  # a hash: the next key has other upper bits
+            self._upper, self._moved = upper, moved
+        found: cython.Py_ssize_t = (key ^ self._moved) & self.mask
+        return found
+
+    def enchain(self, heads: Any, following: Any, before: Any, key: cython.ulonglong,
                 slot: cython.Py_ssize_t) -> None:
-        """Out of one chain of a hash, which it is on."""
-        at: cython.uint = heads[bucket]
-        if at == slot + 1:
-            heads[bucket] = following[slot]
+        """The first one of the hash chain of its key."""
+        bucket: cython.Py_ssize_t = self.bucket(key)
+        first: cython.uint = heads[bucket]
+        following[slot], before[slot] = first, 0
+        heads[bucket] = slot + 1
+        if first:
+            before[first - 1] = slot + 1
+
+    def unchain(self, heads: Any, following: Any, before: Any, key: cython.ulonglong,
+                slot: cython.Py_ssize_t) -> None:
+        """Out of the hash chain of its key, which it is on."""
+        last: cython.uint = before[slot]
+        after: cython.uint = following[slot]
+        if last:
+            following[last - 1] = after
         else:
-            while following[at - 1] != slot + 1:
-                at = following[at - 1]
-            following[at - 1] = following[slot]
+            heads[self.bucket(key)] = after
+        if after:
+            before[after - 1] = last
 
     # As core.engine.durations. Messages that are put, or handed out, by one group have one time:
     # a run of them costs one count.

@@ -81,7 +81,8 @@ class Finds:
         """The READY entry there of the one message with this correlation or message id; _NONE;
         _UNPLAIN: the engine must look."""
         c = self._c
-        at: cython.Py_ssize_t = c.b_corr[key & c.mask] if correlated else c.b_id[key & c.mask]
+        bucket: cython.Py_ssize_t = c.bucket(key)
+        at: cython.Py_ssize_t = c.b_corr[bucket] if correlated else c.b_id[bucket]
         steps: cython.Py_ssize_t = 0
         found: cython.Py_ssize_t = _NONE
         slot: cython.Py_ssize_t

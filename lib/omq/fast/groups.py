@@ -97,14 +97,15 @@ class Rings:
         """As Groups.born and arrive, and the count of what must wait. Has it the turn?"""
         self._keys[slot], self._numbers[slot] = key, number
         self._c.m_flags[slot] |= _IN_GROUP
-        first: cython.uint = self._first[self._chain(queue, key)] if self._fronts[0] else 0
+        chain: cython.Py_ssize_t = self._chain(queue, key)
+        first: cython.uint = self._first[chain]
         last: cython.uint
         turn: cython.bint
         while first and not self._is_of(first - 1, queue, key):
             first = self._following[first - 1]
         turn = first == 0
         if turn:
-            self._enter(entry, self._chain(queue, key))
+            self._enter(entry, chain)
             self._after[entry] = self._before[entry] = entry
         else:
             first -= 1
@@ -147,7 +148,8 @@ class Rings:
     def _chain(self, queue: cython.uint, key: cython.ulonglong) -> cython.Py_ssize_t:
         """As Fronts has it."""
         spread: cython.ulonglong = queue
-        return (key ^ spread * _SPREAD) & self._c.mask
+        bucket: cython.ulonglong = self._c.bucket(key)
+        return (bucket ^ spread * _SPREAD) & self._c.mask
 
     def _is_of(self, entry: cython.Py_ssize_t, queue: cython.uint, key: cython.ulonglong
                ) -> cython.bint:

@@ -59,9 +59,9 @@ class SettledEntries:
         slot: cython.Py_ssize_t
         for i in range(count):
             slot = c.e_message[self._picked[i]]
-            c.unchain(c.b_id, c.m_idnext, c.m_key[slot] & c.mask, slot)
+            c.unchain(c.b_id, c.m_idnext, c.m_idprev, c.m_key[slot], slot)
             if c.m_corr[slot]:
-                c.unchain(c.b_corr, c.m_corrnext, c.m_corr[slot] & c.mask, slot)
+                c.unchain(c.b_corr, c.m_corrnext, c.m_corrprev, c.m_corr[slot], slot)
 
     def _worked(self, count: cython.Py_ssize_t) -> None:
         """As core.engine.durations."""

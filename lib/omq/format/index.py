@@ -13,7 +13,9 @@ links.
 Columns (message slot m, entry slot e = a message on one queue, queue slot = queue id, reader slot
 r):
     m_qpool 0 = free slot    m_key  hash of the message id, QPoolId when derived  m_corr correlation
-    m_first first entry + 1  m_idnext, m_corrnext  next slot + 1 in the hash chains
+    m_first first entry + 1  m_idnext, m_idprev, m_corrnext, m_corrprev  next slot + 1 in the hash
+        chains, and the one before; only the queue manager can follow them from a key
+        (core.index.keyed_buckets)
     m_uid   user that put it: who may cancel it (core.engine.cancelling)
     m_origin  queue it came to POISON from, or was deleted from; 0 = neither
     e_next, e_prev  neighbour entry + 1 in the chain of its queue and priority (READY ones only)
@@ -40,8 +42,9 @@ from omq.format.layout import Layout
 if TYPE_CHECKING:
     from omq.base.arrays import Vector
 
-VERSION = 4
-"""3: histograms; 4: selectors of readers behind their names, m_uid."""
+VERSION = 5
+"""3: histograms; 4: selectors of readers behind their names, m_uid; 5: hash chains lie by a
+secret of the queue manager, and have links back."""
 MAGIC = b"OMQI"
 HEADER_BYTES, SELECTOR_AT, COUNTERS_AT, TABLES_AT, CRC_FROM = 512, 1024, 2048, 4096, 8
 HEADER = Layout(
@@ -156,8 +159,8 @@ class ReaderFlag(IntFlag):
 
 MESSAGE_COLUMNS = (
     "m_qpool:Q m_lsn:Q m_time:q m_key:Q m_corr:Q m_expiry:q m_location:I m_offset:I m_length:I "
-    "m_crc:I m_size:I m_pid:I m_uid:I m_record:I m_first:I m_idnext:I m_corrnext:I m_flags:H "
-    "m_parts:H m_origin:H m_file:B"
+    "m_crc:I m_size:I m_pid:I m_uid:I m_record:I m_first:I m_idnext:I m_idprev:I m_corrnext:I "
+    "m_corrprev:I m_flags:H m_parts:H m_origin:H m_file:B"
 )
 ENTRY_COLUMNS = (
     "e_sequence:Q e_submitted:q e_until:q e_lease:Q e_message:I e_next:I e_prev:I e_sibling:I "

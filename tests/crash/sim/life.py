@@ -209,7 +209,7 @@ def write_at_once(engine: Engine) -> None:
 
 
 def tables() -> Tables:
-    return Tables(memoryview(bytearray(LAYOUT.size)), LAYOUT)
+    return Tables(memoryview(bytearray(LAYOUT.size)), LAYOUT, bytes(16))
 
 
 def recover_into(disk: SimDisk, settings: Settings, now_ns: int

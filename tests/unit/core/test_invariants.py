@@ -127,6 +127,29 @@ def _ring(world: World) -> None:
     t.e_next[e], t.e_prev[e] = e + 1, e + 1
 
 
+def _in_another_chain(world: World) -> None:
+    """One with a QPoolId, as others: from the links alone it shows that they were moved alike."""
+    t = world.core.t
+    slot = message(world)
+    assert t.m_key[slot] == t.m_qpool[slot]
+    t.unindex_id(slot)
+    bucket = int(np.flatnonzero(t.v["b_id"] == 0)[0])
+    t.b_id[bucket], t.m_idnext[slot], t.m_idprev[slot] = slot + 1, 0, 0
+    assert Rule.ID_INDEX in {each.rule for each in check_index(t.buffer, t.layout)}
+
+
+def _correlated_in_another_chain(world: World) -> None:
+    """All of them: only who knows the secret sees it."""
+    t = world.core.t
+    slots = np.flatnonzero(t.v["m_corr"])
+    for slot in slots.tolist():
+        t.unindex_correlation(slot)
+    t.bucket = lambda key: key * 5 & t.mask
+    for slot in slots.tolist():
+        t.index_correlation(slot, t.m_corr[slot])
+    assert check_index(t.buffer, t.layout) == []
+
+
 def _cut_out(world: World) -> None:
     """In no chain and in no lane: it would never be handed out."""
     t, e = world.core.t, inside(world)
@@ -218,9 +241,12 @@ DAMAGE: dict[str, tuple[Callable[[World], None], set[Rule]]] = {
     "tail outside": (put_at("q_tail", lambda w: B * PRIORITIES + 4, lambda t, c: 1 << 31),
                      {Rule.CHAIN}),
     "cut out": (_cut_out, {Rule.LANE}),
-    "id bucket": (put_at("b_id", lambda w: w.core.t.m_key[message(w)] & w.core.t.mask,
+    "id bucket": (put_at("b_id", lambda w: w.core.t.bucket(w.core.t.m_key[message(w)]),
                          lambda t, b: 0), {Rule.ID_INDEX}),
     "id link": (put_at("m_idnext", message, lambda t, m: m + 1), {Rule.ID_INDEX}),
+    "id link back": (put_at("m_idprev", message, lambda t, m: m + 2), {Rule.ID_INDEX}),
+    "id in another chain": (_in_another_chain, {Rule.ID_INDEX}),
+    "correlation in another chain": (_correlated_in_another_chain, {Rule.CORRELATION}),
     "key": (put_at("m_key", message, lambda t, m: 5), {Rule.ID_INDEX, Rule.MESSAGE}),
     "correlation": (lambda w: w.core.t.b_corr.__setitem__(
         int(np.flatnonzero(w.core.t.v["b_corr"])[0]), 0), {Rule.CORRELATION}),

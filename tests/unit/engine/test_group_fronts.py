@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -20,10 +21,12 @@ def tables() -> Tables:
 def rows(t: Tables, r: random.Random) -> tuple[list[int], memoryview]:
     """A group for each entry, of few hashes; entries of one group follow each other."""
     keys = np.zeros(ROWS, "<u8").data
+    many = (each << 40 | 1 << 63 for each in range(1 << 20))
+    alike = [key for key in islice(many, 40_000) if t.bucket(key) in (1, 2)]
     groups = []
     for entry in range(ROWS):
         t.e_message[entry], t.e_queue[entry] = entry, 3 + entry // 2 % 3
-        keys[entry] = (1 + r.randrange(2)) | (entry // 2) << 40 | 1 << 63
+        keys[entry] = alike.pop(r.randrange(len(alike)))
         if entry % 2:
             keys[entry] = keys[entry - 1]
         groups.append(t.e_queue[entry] << 64 | keys[entry])

@@ -87,11 +87,11 @@ class Report:
         self.rows(rule, wrong, what, name)
 
     def follow(self, rule: Rule, links: Vector, owners: Vector, following: Vector, good: Vector,
-               belongs: Vector, name: Callable[[int], str]) -> Vector:
+               belongs: Vector | None, name: Callable[[int], str]) -> Vector:
         """Follow lists of rows (links = row + 1, 0 ends) from `links`, each for one of `owners`;
-        which rows were met. A row that is not `good`, does not belong to the owner, or was met
-        before, is a finding and ends its list."""
-        seen = np.zeros(len(good), dtype=bool)
+        in whose list each row was met, -1: in none. A row that is not `good`, does not belong to
+        the owner (None: that is not known), or was met before, is a finding and ends its list."""
+        seen = np.full(len(good), -1, dtype=np.int64)
         while True:
             there = links != 0
             links, owners = links[there], owners[there]
@@ -102,15 +102,15 @@ class Report:
                                    strict=True):
                 self.add(rule, f"list of {owner}", f"link to row {link - 1}, there is none")
             at, owners = links[~outside] - 1, owners[~outside]
-            fits = good[at] & (belongs[at] == owners)
+            fits = good[at] if belongs is None else good[at] & (belongs[at] == owners)
             self.rows(rule, ~fits, "is in a list that it does not belong to", name, at)
             at, owners = at[fits], owners[fits]
             first = np.zeros(len(at), dtype=bool)
             first[np.unique(at, return_index=True)[1]] = True
-            fresh = first & ~seen[at]
+            fresh = first & (seen[at] < 0)
             self.rows(rule, ~fresh, "is listed twice", name, at)
             at, owners = at[fresh], owners[fresh]
-            seen[at] = True
+            seen[at] = owners
             links = following[at].astype(np.int64)
 
     def sorted(self) -> list[Broken]:

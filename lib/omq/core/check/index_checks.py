@@ -21,6 +21,7 @@ from omq.base import limits
 from omq.base.arrays import Vector
 from omq.core.check.broken_rules import Report, Rule
 from omq.core.engine.state import HAS_ID, IDEL, PERSISTENT, POISON
+from omq.core.index.keyed_buckets import KeyedBuckets
 from omq.format.index import (
     COUNTERS_AT,
     QUEUE_NAME_BYTES,
@@ -39,13 +40,15 @@ _STATES: Final = {"q_ready": EntryState.READY, "q_active": EntryState.ACTIVE,
 
 
 class IndexChecks:
-    """See the module. `run` once."""
+    """See the module. `run` once. `keyed`: of the hash chains, if this process knows the
+    secret."""
 
-    def __init__(self, buffer: memoryview, layout: IndexLayout, report: Report) -> None:
+    def __init__(self, buffer: memoryview, layout: IndexLayout, report: Report,
+                 keyed: KeyedBuckets | None = None) -> None:
         self._v = {name: layout.vector(buffer, name) for name in layout.columns}
         self._buffer = buffer
         self._layout = layout
-        self._report = report
+        self._report, self._keyed = report, keyed
         raw: list[int] = np.frombuffer(buffer, "<u8", max(Counter) + 1, COUNTERS_AT).tolist()
         self._counters = raw
         self._messages = self._high(Counter.MESSAGES_HIGH, layout.messages)
@@ -90,9 +93,10 @@ class IndexChecks:
         self._check_siblings()
         self._check_queues()
         self._check_chains()
-        self._check_hash(Rule.ID_INDEX, "b_id", "m_idnext", "m_key", self._live)
+        self._check_hash(Rule.ID_INDEX, "b_id", "m_idnext", "m_idprev", "m_key", self._live)
         correlated = self._live & (self._v["m_corr"][: self._messages] != 0)
-        self._check_hash(Rule.CORRELATION, "b_corr", "m_corrnext", "m_corr", correlated)
+        self._check_hash(Rule.CORRELATION, "b_corr", "m_corrnext", "m_corrprev", "m_corr",
+                         correlated)
         self._check_numbers()
         self._check_readers()
 
@@ -185,9 +189,9 @@ class IndexChecks:
     def _check_siblings(self) -> None:
         owners = np.flatnonzero(self._live)
         first = self._v["m_first"][owners].astype(np.int64)
-        seen = self._report.follow(Rule.SIBLING, first, owners, self._v["e_sibling"], self._used,
-                                   self._owner, self._entry)
-        self._report.rows(Rule.SIBLING, self._used & ~seen, "its message does not list it",
+        met = self._report.follow(Rule.SIBLING, first, owners, self._v["e_sibling"], self._used,
+                                  self._owner, self._entry)
+        self._report.rows(Rule.SIBLING, self._used & (met < 0), "its message does not list it",
                           self._entry)
 
     # queues
@@ -254,13 +258,31 @@ class IndexChecks:
 
     # hash chains, numbers, readers
 
-    def _check_hash(self, rule: Rule, heads: str, links: str, keys: str, members: Vector) -> None:
+    def _check_hash(self, rule: Rule, heads: str, links: str, back: str, keys: str,
+                    members: Vector) -> None:
         v = self._v
-        bucket = (v[keys][: self._messages] & np.uint64(self._layout.buckets - 1)).astype(np.int64)
+        key, buckets = v[keys][: self._messages], self._layout.buckets
         first = v[heads].astype(np.int64)
-        seen = self._report.follow(rule, first, np.arange(len(first)), v[links], members, bucket,
-                                   self._message)
-        self._report.rows(rule, members & ~seen, "is not found", self._message)
+        met = self._report.follow(rule, first, np.arange(len(first)), v[links], members, None,
+                                  self._message)
+        self._report.rows(rule, members & (met < 0), "is not found", self._message)
+        after = v[links][: self._messages].astype(np.int64)
+        linked = np.flatnonzero((met >= 0) & (after > 0) & (after <= len(met)))
+        expected = np.zeros(len(met), dtype=np.int64)
+        expected[after[linked] - 1] = linked + 1
+        self._report.rows(rule, (met >= 0) & (v[back][: self._messages] != expected),
+                          "the one before it in its chain is wrong", self._message)
+        # By how much keys are moved is the manager's secret; those with the same upper bits by the
+        # same (core.index.keyed_buckets).
+        there = np.flatnonzero(met >= 0)
+        upper, moved = key // np.uint64(buckets), met ^ (key % np.uint64(buckets)).astype(np.int64)
+        there = there[np.argsort(upper[there], kind="stable")]
+        alike = upper[there][1:] == upper[there][:-1]
+        self._report.rows(rule, alike & (moved[there][1:] != moved[there][:-1]),
+                          "is in another chain than its neighbours", self._message, there[1:])
+        if self._keyed is not None:
+            self._report.rows(rule, (met >= 0) & (met != self._keyed.of_each(key)),
+                              "is in the chain of another hash", self._message)
 
     def _check_numbers(self) -> None:
         v, rows = self._v, self._report.rows

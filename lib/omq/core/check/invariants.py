@@ -49,7 +49,7 @@ def check(engine: Engine, parties: Iterable[Party] = ()) -> list[Broken]:
     `parties`: the clients that are registered, if the caller knows them: then their counts are
     checked, and nobody else may hold a message."""
     report, t = Report(), engine.core.t
-    IndexChecks(t.buffer, t.layout, report).run()
+    IndexChecks(t.buffer, t.layout, report, t.buckets).run()
     EngineChecks(engine, list(parties), report).run()
     return report.sorted()
 

@@ -59,7 +59,7 @@ class ById:
             slot = t.slot_of(qpool)
             return [slot] if slot >= 0 and not t.m_flags[slot] & (HAS_ID | REMEMBERS) else []
         found, steps, key = list[int](), 0, id_hash(identifier)
-        at = t.b_id[key & t.mask]
+        at = t.b_id[t.bucket(key)]
         while at and steps < WALK_MAX:
             slot, steps = at - 1, steps + 1
             if t.m_key[slot] == key:

@@ -244,9 +244,10 @@ def free_many(core: Core, entries: Vector, slots: Vector) -> None:
     v["e_sequence"][entries] = 0
     v["e_reader"][entries] = 0
     t.entries.give_many(entries)
-    buckets = (v["m_key"][slots] & np.uint64(t.mask)).astype(np.int64)
+    buckets = t.buckets.of_each(v["m_key"][slots])
     heads = v["b_id"][buckets] == slots + 1
-    v["b_id"][buckets[heads]] = v["m_idnext"][slots[heads]]
+    v["b_id"][buckets[heads]] = after = v["m_idnext"][slots[heads]]
+    v["m_idprev"][after[after != 0] - 1] = 0
     for slot in slots[~heads].tolist():
         t.unindex_id(slot)
     for slot in slots[v["m_corr"][slots] != 0].tolist():

@@ -1,9 +1,10 @@
 """The fronts of groups (core.engine.groups): which entry is the first of a group on its queue.
 
 A mapping, group to entry, without an object for each: the fronts whose groups have one hash are a
-chain. `first` has the first entry + 1 of each chain by its hash, `following` the next one's by
-entry. A group is `queue << 64 | key`; that of a front is what its entry and message say, so they do
-not change while it is one.
+chain, which nobody can make long who does not know the manager's secret (core.index.keyed_buckets).
+`first` has the first entry + 1 of each chain by its hash, `following` the next one's by entry. A
+group is `queue << 64 | key`; that of a front is what its entry and message say, so they do not
+change while it is one.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class Fronts(MutableMapping[int, int]):
         self.following: Any = self.first
         self.count = memoryview(bytearray(8)).cast("Q")
         if len(keys_of):
-            self.first = np.zeros(tables.mask + 1, "<u4").data
+            self.first = np.zeros(tables.layout.buckets, "<u4").data
             self.following = np.zeros(tables.layout.entries, "<u4").data
 
     def _chain(self, group: int) -> int:
-        return int((group ^ (group >> QUEUE_BITS) * SPREAD) & self._t.mask)
+        t = self._t
+        return int((t.bucket(group & _KEY) ^ (group >> QUEUE_BITS) * SPREAD) & t.mask)
 
     def _group(self, entry: int) -> int:
         t = self._t
@@ -96,13 +98,12 @@ class Fronts(MutableMapping[int, int]):
 
     def load(self, queues: Vector, keys: Vector, entries: Vector) -> None:
         """These entries are the fronts of these groups, and there are no others."""
-        mask = np.uint64(self._t.mask)
-        chains = (keys ^ queues.astype("<u8") * np.uint64(SPREAD)) & mask
+        chains = (self._t.buckets.of_each(keys) ^ queues.astype(np.int64) * SPREAD) & self._t.mask
         order = np.argsort(chains, kind="stable")
         chains, entries = chains[order], entries[order]
         starts = np.concatenate(([True], chains[1:] != chains[:-1]))
         following = np.zeros(len(entries), "<u4")
         following[:-1] = np.where(starts[1:], 0, entries[1:] + 1)
         np.asarray(self.following)[entries] = following
-        np.asarray(self.first)[chains[starts].astype(np.int64)] = entries[starts] + 1
+        np.asarray(self.first)[chains[starts]] = entries[starts] + 1
         self.count[0] = len(entries)

@@ -167,7 +167,7 @@ def find(core: Core, queue: int, by: int, key: int, want: int) -> list[int]:
         found = core.groups.whole(queue, want, lambda entry: gone_by(core, entry))
         return found if queue not in core.limited or admits_whole(core, found) else []
     correlated = by == Key.CORRELATION
-    at = (t.b_corr if correlated else t.b_id)[key & t.mask]
+    at = (t.b_corr if correlated else t.b_id)[t.bucket(key)]
     links, keys = (t.m_corrnext, t.m_corr) if correlated else (t.m_idnext, t.m_key)
     found = []
     steps = 0

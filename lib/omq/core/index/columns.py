@@ -24,7 +24,9 @@ class Columns:
     m_record: memoryview
     m_first: memoryview
     m_idnext: memoryview
+    m_idprev: memoryview
     m_corrnext: memoryview
+    m_corrprev: memoryview
     m_flags: memoryview
     m_parts: memoryview
     m_origin: memoryview

@@ -15,7 +15,9 @@ import numpy as np
 
 from omq.base import limits
 from omq.base.arrays import Vector
+from omq.base.siphash import SECRET_BYTES, new_secret
 from omq.core.index.columns import Columns
+from omq.core.index.keyed_buckets import KeyedBuckets
 from omq.core.index.slots import Slots
 from omq.format.index import (
     QUEUE_NAME_BYTES,
@@ -32,9 +34,12 @@ _MESSAGES, _ENTRIES, _PEAK, _MESSAGES_HIGH, _ENTRIES_HIGH = map(int, (
 
 
 class Tables(Columns):
-    """All columns of an index over `buffer`, its counters and names, and its free slots."""
+    """All columns of an index over `buffer`, its counters and names, and its free slots. `secret`:
+    of its hash chains (core.index.keyed_buckets), None: drawn now. Over what another process
+    writes they cannot be followed from a key."""
 
-    def __init__(self, buffer: memoryview, layout: IndexLayout) -> None:
+    def __init__(self, buffer: memoryview, layout: IndexLayout, secret: bytes | None = None
+                 ) -> None:
         self.buffer = buffer
         self.layout = layout
         self.v: dict[str, Vector] = {}
@@ -42,22 +47,26 @@ class Tables(Columns):
             setattr(self, name, layout.column(buffer, name))
             self.v[name] = layout.vector(buffer, name)
         self.counters = buffer[2048:4096].cast("Q")
-        self.mask = layout.buckets - 1
+        self.buckets = KeyedBuckets(layout.buckets, new_secret() if secret is None else secret)
+        self.mask, self.bucket = self.buckets.mask, self.buckets.of
         self.messages = Slots(layout.messages)
         self.entries = Slots(layout.entries)
         self.given = 0  # messages so far whose id was given: none means that no search is needed
         self._origin = self  # who counts them
 
     @staticmethod
-    def private(messages: int, entries: int, queues: int = 64, readers: int = 64) -> Tables:
-        """Tables in private memory, for tests and offline work."""
+    def private(messages: int, entries: int, queues: int = 64, readers: int = 64,
+                secret: bytes = bytes(SECRET_BYTES)) -> Tables:
+        """Tables in private memory, for tests and offline work: keys have the same chains in each
+        process."""
         layout = IndexLayout.of(messages, entries, queues, readers)
-        return Tables(memoryview(bytearray(layout.size)), layout)
+        return Tables(memoryview(bytearray(layout.size)), layout, secret)
 
     def readonly(self) -> Tables:
         """The same tables to look at: TypeError or ValueError for whoever stores into them."""
         seen = Tables(self.buffer.toreadonly(), self.layout)
         seen.messages, seen.entries, seen._origin = self.messages, self.entries, self
+        seen.buckets, seen.bucket = self.buckets, self.bucket
         return seen
 
     def release(self) -> None:
@@ -119,41 +128,44 @@ class Tables(Columns):
         else:
             self.q_tail[chain] = before
 
-    # hash chains by message id (key = QPoolId when derived) and by correlation id
+    # hash chains by message id (key = QPoolId when derived) and by correlation id: very many
+    # messages may have the same, and each of them leaves its chain at the same cost
 
     def index_id(self, slot: int, key: int) -> None:
-        bucket = key & self.mask
-        self.m_idnext[slot] = self.b_id[bucket]
-        self.b_id[bucket] = slot + 1
+        self._enter(self.b_id, self.m_idnext, self.m_idprev, key, slot)
 
     def unindex_id(self, slot: int) -> None:
-        self._cut(self.b_id, self.m_idnext, self.m_key[slot] & self.mask, slot)
+        self._leave(self.b_id, self.m_idnext, self.m_idprev, self.m_key[slot], slot)
 
     def index_correlation(self, slot: int, key: int) -> None:
-        bucket = key & self.mask
-        self.m_corrnext[slot] = self.b_corr[bucket]
-        self.b_corr[bucket] = slot + 1
+        self._enter(self.b_corr, self.m_corrnext, self.m_corrprev, key, slot)
 
     def unindex_correlation(self, slot: int) -> None:
-        self._cut(self.b_corr, self.m_corrnext, self.m_corr[slot] & self.mask, slot)
+        self._leave(self.b_corr, self.m_corrnext, self.m_corrprev, self.m_corr[slot], slot)
 
-    @staticmethod
-    def _cut(heads: memoryview, links: memoryview, bucket: int, slot: int) -> None:
-        at = heads[bucket]
-        if at == slot + 1:
-            heads[bucket] = links[slot]
-            return
-        while at:
-            following = links[at - 1]
-            if following == slot + 1:
-                links[at - 1] = links[slot]
-                return
-            at = following
-        raise AssertionError(f"slot {slot} is not in its hash chain")
+    def _enter(self, heads: memoryview, following: memoryview, before: memoryview, key: int,
+               slot: int) -> None:
+        bucket = self.bucket(key)
+        first = following[slot] = heads[bucket]
+        before[slot], heads[bucket] = 0, slot + 1
+        if first:
+            before[first - 1] = slot + 1
+
+    def _leave(self, heads: memoryview, following: memoryview, before: memoryview, key: int,
+               slot: int) -> None:
+        last, after = before[slot], following[slot]
+        if last:
+            following[last - 1] = after
+        else:
+            bucket = self.bucket(key)
+            assert heads[bucket] == slot + 1, f"slot {slot} is not in its hash chain"
+            heads[bucket] = after
+        if after:
+            before[after - 1] = last
 
     def find(self, key: int) -> int:
         """Slot of the message whose id has this key (a QPoolId, or the hash of a given id); -1."""
-        at, hops = self.b_id[key & self.mask], 0
+        at, hops = self.b_id[self.bucket(key)], 0
         while at and hops <= self.layout.messages:
             if self.m_key[at - 1] == key:
                 return int(at - 1)

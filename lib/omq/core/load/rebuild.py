@@ -73,21 +73,24 @@ def _messages(core: Core, rows: dict[str, Vector]) -> None:
     for index in given.tolist():
         keys[index] = message_format.id_hash(bytes(rows["message_id"][index]))
     v["m_key"][:count] = keys
-    _hash(v["b_id"], v["m_idnext"], keys & np.uint64(t.mask), np.arange(count))
+    _hash(v["b_id"], v["m_idnext"], v["m_idprev"], t.buckets.of_each(keys), np.arange(count))
     raw = rows["correlation_id"].view("u1").reshape(count, -1)
-    for index in np.flatnonzero(raw.any(axis=1)).tolist():
-        key = message_format.id_hash(bytes(rows["correlation_id"][index]))
-        t.m_corr[index] = key
-        t.index_correlation(index, key)
+    correlated = np.flatnonzero(raw.any(axis=1))
+    for index in correlated.tolist():
+        t.m_corr[index] = message_format.id_hash(bytes(rows["correlation_id"][index]))
+    if len(correlated):
+        _hash(v["b_corr"], v["m_corrnext"], v["m_corrprev"],
+              t.buckets.of_each(v["m_corr"][correlated]), correlated)
 
 
-def _hash(heads: Vector, links: Vector, buckets: Vector, slots: Vector) -> None:
+def _hash(heads: Vector, links: Vector, back: Vector, buckets: Vector, slots: Vector) -> None:
     """Hash chains of many slots at once: neighbours in bucket order are linked."""
     order = np.argsort(buckets, kind="stable")
-    sorted_slots, sorted_buckets = slots[order], buckets[order].astype(np.int64)
+    sorted_slots, sorted_buckets = slots[order], buckets[order]
     same = sorted_buckets[:-1] == sorted_buckets[1:]
-    links[sorted_slots] = 0
+    links[sorted_slots] = back[sorted_slots] = 0
     links[sorted_slots[:-1][same]] = sorted_slots[1:][same] + 1
+    back[sorted_slots[1:][same]] = sorted_slots[:-1][same] + 1
     first = np.concatenate(([True], ~same))
     heads[sorted_buckets[first]] = sorted_slots[first] + 1
 
