@@ -524,8 +524,8 @@ class Workload:
             2 * (not rows) * (not self.back) :])
         keys = r.choices((b"", b"", b"", b"", *KEYS[prepares * 3 :]), k=count)
         queues = r.choices((A, B, C), k=count)
-        if parts and count and r.random() < 0.02:
-            queues[-1] = r.choice((IDEL, POISON, NOWHERE))
+        if parts and count and r.random() < 0.03:  # where nobody may, if that is known
+            queues[-1] = r.choice((IDEL, POISON, POISON, NOWHERE))
         said = [encoded(one, given=key) for queue, key in zip(queues, keys, strict=True)
                 for one in self._drafts(1, queue, key, 0.05 if prepares else 0.25)]
         lasting = PutFlag.PERSISTENT if r.random() < 0.7 or prepares else 0

@@ -76,7 +76,7 @@ MUTANTS: Final = (
     Mutant("who waited while a queue was inhibited waits for ever", "core/engine/waiters_by_id.py",
            "                    line.again, line.fresh = True, []", "                    pass"),
     Mutant("correlations are lost over a restart", "core/load/rebuild.py",
-           "        t.index_correlation(index, key)", "        pass"),
+           "    if len(correlated):\n", "    if False:\n"),
     Mutant("wrong priority chain", "core/engine/state.py",
            "t.link(entry, queue * PRIORITIES + priority)", "t.link(entry, queue * PRIORITIES + 4)"),
     Mutant("a message of a group does not wait for its turn", "core/engine/state.py",
