@@ -105,6 +105,11 @@ def waits_at_the_manager(world: AmqpWorld) -> bool:
     return any(row[4] != "0" and row[5] == server for row in rows)  # qnum, lspid
 
 
+def at_the_stop(world: AmqpWorld) -> list[dict[str, Any]]:
+    """What was not answered; other lines with this number may come before."""
+    return [each for each in world.events(1008) if each["at"] == "stop"]
+
+
 def test_a_stop_says_what_the_manager_has_not_answered(world: AmqpWorld) -> None:
     """A put of the event loop is waited for no longer than the stop may take; the log says that
     somebody may not know what became of it. The manager carries it out when it moves again."""
@@ -118,10 +123,10 @@ def test_a_stop_says_what_the_manager_has_not_answered(world: AmqpWorld) -> None
     connection.wait(lambda: not sender.link.queued and waits_at_the_manager(world))
     connection.close()
     world.children[SERVER].signal(signal.SIGTERM)
-    until(lambda: world.events(1008), world.said)
+    until(lambda: at_the_stop(world), world.said)
     manager.signal(signal.SIGCONT)
     assert world.children[SERVER].wait() == 0
-    (told,) = [each for each in world.events(1008) if each["at"] == "stop"]
+    (told,) = at_the_stop(world)
     assert "not answered for 1 messages" in told["reason"]
     assert [message.body for message in world.left("A")] == [b"%d" % n for n in range(4)]
 
