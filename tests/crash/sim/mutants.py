@@ -32,10 +32,9 @@ from omq.format.journal import At, FrameFlag, FrameType
 from omq.format.location import LocationKind, kind_of
 from omq.format.pool_contents import Contents
 from omq.format.poolctrl import SLOT_BYTES, PoolControl, decode, newest
-from omq.services.pool import bodies
 from omq.services.pool.bodies import BodyKeeper
 from omq.services.pool.live_index import Look
-from omq.storage import durable, journal_retire, poolctrl, recycled_containers
+from omq.storage import durable, poolctrl, recycled_containers
 from omq.storage.double_write import DoubleWriteFile
 from omq.storage.files import File, create_filled, open_file
 from omq.storage.journal import JournalWriter, file_name
@@ -313,11 +312,11 @@ def _empty_store_is_enough(self: BodyKeeper, word: int, look: Look, checkpoint_l
 
 # the file in which redo is to go on is retired like those before it
 
-def _one_more(paths: SpoolPaths, before: int) -> list[int]:
-    return _retirable(paths, before + 1)
+def _one_more(self: BodyKeeper, journal: int) -> int:
+    return _wanted_from(self, journal) + 1
 
 
-_retirable = journal_retire.retirable
+_wanted_from = BodyKeeper._wanted_from
 
 
 # a new place is told while its bytes are in the page cache alone
@@ -554,7 +553,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         workload="behind_store", shows=("the pool names a body",)),
     "own-file-retired": Mutant(
         "the journal file in which redo goes on is retired when it holds no body",
-        lambda: [mock.patch.object(bodies, "retirable", _one_more)],
+        lambda: [mock.patch.object(BodyKeeper, "_wanted_from", _one_more)],
         workload="emptied", shows=("the pool names a body", "lost", "the start fails"),
         settings=replace(SETTINGS, archive="delete")),
     "moved-before-write": Mutant(
