@@ -1,7 +1,7 @@
 """Does the comparison of the forms notice a broken fast path? Each mutant is one line of omq.fast
 changed by hand, run interpreted beside the engine's own way.
 
-    python -m tests.forms.mutants             all of them (a minute or two)
+    python -m tests.forms.mutants             all of them: some 300, hours on two processors
     python -m tests.forms.mutants NAME ...    these
 
 Exit code 0: each was caught.
