@@ -82,9 +82,12 @@ class Ship:
         return found
 
     def durable(self) -> int:
+        return self.counter(Counter.DURABLE_LSN)
+
+    def counter(self, which: Counter) -> int:
         index = LiveIndex(self.instance.paths)
         try:
-            return index.counter(Counter.DURABLE_LSN)
+            return index.counter(which)
         finally:
             index.close()
 
@@ -451,11 +454,34 @@ def test_an_object_that_is_wrong_ends_the_journal(made: Callable[..., Ship], tmp
     again = ship.restore(tmp_path / "second", "--at", str(points[0]), "--take-place")
     assert again.returncode == 0, again.stderr
     assert ship.serve(tmp_path / "second") == [b"one"]
-    if wrong == "missing":
-        files[0].unlink()  # the base was taken while it came
-        none = ship.restore(tmp_path / "third")
-        assert none.returncode == Exit.DATA and "--at" not in none.stderr
-        assert "of no use without it; there is no earlier one" in none.stderr, none.stderr
+
+
+def test_the_first_object_is_missing(made: Callable[..., Ship], tmp_path: Path) -> None:
+    ship = made()
+    ship.once()  # the base of an empty pool needs no journal
+    put(ship, b"one")
+    ship.once()
+    first = next(iter(sorted((tmp_path / "place/journal/000000").iterdir())))
+    first.unlink()
+    done = ship.restore(tmp_path / "first")
+    assert done.returncode == Exit.DATA and done.stderr.endswith("--at 0\n"), done.stderr
+    again = ship.restore(tmp_path / "again", "--at", "0")
+    assert again.returncode == 0 and "as it was at LSN 0" in again.stdout, again.stderr
+
+
+def test_a_base_whose_journal_is_missing_is_of_no_use(made: Callable[..., Ship],
+                                                      tmp_path: Path) -> None:
+    ship = made()
+    put(ship, b"one")
+    until(lambda: ship.counter(Counter.CHECKPOINT_LSN) > 0)
+    ship.once()  # the base is of that checkpoint
+    put(ship, b"two")
+    ship.once()
+    first = next(iter(sorted((tmp_path / "place/journal/000000").iterdir())))
+    first.unlink()
+    none = ship.restore(tmp_path / "first")
+    assert none.returncode == Exit.DATA and "--at" not in none.stderr, none.stderr
+    assert "of no use without it; there is no earlier one" in none.stderr, none.stderr
 
 
 def test_a_base_that_is_not_whole(made: Callable[..., Ship], tmp_path: Path) -> None:

@@ -224,7 +224,8 @@ def test_truncate_tail(info: SpoolInfo, pool: PoolFiles) -> None:
 
 def test_a_damaged_record_condemns_only_itself(info: SpoolInfo, pool: PoolFiles) -> None:
     pool.write(_images(*(_message(0, record) for record in range(5))))
-    _spoil(info, "0QP", 3 * RECORD_BYTES + 100, b"\xaa")
+    at = 3 * RECORD_BYTES + 100
+    _spoil(info, "0QP", at, bytes([(info.paths.msgpool / "0QP").read_bytes()[at] ^ 0xaa]))
     (finding,) = _findings(pool)
     assert (finding.kind, finding.file, finding.record) == (Kind.CORRUPT, "0QP", 2)
     assert (finding.offset, finding.length) == (3 * RECORD_BYTES, RECORD_BYTES)
@@ -300,7 +301,8 @@ def test_files_that_are_not_ours(info: SpoolInfo, pool: PoolFiles) -> None:
 
 def test_a_damaged_file_header_hides_no_record(info: SpoolInfo, pool: PoolFiles) -> None:
     pool.write(_images(_message(0, 0)))
-    _spoil(info, "0QP", 20, b"\xaa")
+    was = (info.paths.msgpool / "0QP").read_bytes()[20]
+    _spoil(info, "0QP", 20, bytes([was ^ 0xaa]))
     assert sorted(_live(pool)) == [(0, 0)]
     assert [finding.kind for finding in _findings(pool)] == [Kind.CORRUPT]
 
