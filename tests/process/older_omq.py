@@ -12,9 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from omq.base.paths import SpoolPaths
+
 COMMIT = "2baa55aec5f6b6b73245f673ca70b39553f9e35e"
 """Of 2026-11-28: the last one whose standbys noted every position with a sync of its own."""
 ROOT = Path(__file__).parents[2]
+_DURABLE = """
+import sys
+from pathlib import Path
+from omq.base.paths import SpoolPaths
+from omq.format.index import Counter
+from omq.services.pool.live_index import LiveIndex
+index = LiveIndex(SpoolPaths(Path(sys.argv[1])))
+print(index.counter(Counter.DURABLE_LSN))
+index.close()
+"""
 
 
 class OlderOmq:
@@ -38,3 +50,9 @@ class OlderOmq:
         found = subprocess.run([sys.executable, "-P", "-c", "import omq; print(omq.__file__)"],
                                env=self._environment, capture_output=True, text=True, check=True)
         assert found.stdout.startswith(str(folder)), "another omq than the older one would run"
+
+    def durable(self, paths: SpoolPaths) -> int:
+        """LSN up to which the manager of this spool, an omq of that day, has acknowledged."""
+        found = subprocess.run([sys.executable, "-P", "-c", _DURABLE, paths.root],
+                               env=self._environment, capture_output=True, text=True, check=True)
+        return int(found.stdout)

@@ -80,14 +80,20 @@ class Pair:
         found: dict[str, Any] = json.loads(self.run("status", "--json").stdout)
         return found
 
-    def caught_up(self) -> None:
-        """Until the standby has what the primary has acknowledged so far."""
+    def durable(self) -> int:
+        """What the primary has acknowledged so far."""
         from omq.format.index import Counter
         from omq.services.pool.live_index import LiveIndex
 
         index = LiveIndex(self.primary.paths)
-        wanted = index.counter(Counter.DURABLE_LSN)
-        index.close()
+        try:
+            return index.counter(Counter.DURABLE_LSN)
+        finally:
+            index.close()
+
+    def caught_up(self) -> None:
+        """Until the standby has that."""
+        wanted = self.durable()
 
         def there() -> bool:
             try:

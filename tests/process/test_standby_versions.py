@@ -35,6 +35,11 @@ class Versions(Pair):
     def __init__(self, primary: world.Instance, root: Path) -> None:
         super().__init__(primary, root)
         self.sender: Sequence[str] = NOW
+        self.older: OlderOmq | None = None
+        """Who serves the primary, if it is not this omq: its index is for its own programs."""
+
+    def durable(self) -> int:
+        return super().durable() if self.older is None else self.older.durable(self.primary.paths)
 
     @property
     def send(self) -> list[str]:
@@ -43,8 +48,9 @@ class Versions(Pair):
 
     def script(self, name: str, root: Path) -> str:
         path = self.root.with_name(name)
+        own = os.environ.get("PYTHONPATH")  # not that of an older standby, which starts it
         path.write_text("#!/bin/sh\nexec " + shlex.join([
-            *self.sender, "omq", "standby", "send", "--spool", str(root), "--conf",
+            "env", *(["-u", "PYTHONPATH"] if own is None else [f"PYTHONPATH={own}"]), *self.sender, "omq", "standby", "send", "--spool", str(root), "--conf",
             str(self.primary.conf)]) + "\n")
         path.chmod(0o755)
         return str(path)
@@ -115,7 +121,7 @@ def older(tmp_path: Path) -> OlderOmq:
 def test_a_pair_is_upgraded_standby_first(pair: Versions, older: OlderOmq) -> None:
     """Both are of an earlier day; the standby is upgraded and promoted; then the old primary."""
     old = older.command
-    pair.sender = old
+    pair.sender, pair.older = old, older
     manager = pair.begin(old, MANAGER, root=pair.primary.root)
     writer = pair.begin(old, WRITER, root=pair.primary.root)
     pair.serves(pair.primary.root)
