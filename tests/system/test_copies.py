@@ -102,7 +102,7 @@ def test_the_keeper_serves_as_long_as_it_has_the_lease(etcd: Box) -> None:
     assert box.sh("ipcs -q -m | grep -w omq || true") == ""
     box.run("systemctl", "start", KEEP)
     box.wait("the daemons again", lambda: serves(box))
-    box.run("systemctl", "start", "omq.target")  # not both: a lease would bind one of them alone
+    start(box)  # not both: a lease would bind one of them alone
     box.wait("the keeper's end", lambda: box.active(KEEP) in ("inactive", "failed"))
     box.run("systemctl", "stop", "omq.target")  # 0: its drain waits for nobody of the keeper's
     box.run("pgrep", "-u", "omq", code=1)
