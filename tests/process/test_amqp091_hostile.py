@@ -182,9 +182,10 @@ def test_a_header_over_what_was_agreed(world: AmqpWorld) -> None:
     """It cannot be split. Who publishes it is refused; what was put before is there."""
     properties = commands.Basic.Properties(headers={"x": "y" * 5000})
     with raw(world, frame_max=4096) as client:
-        client.line.sendall(published("A", b"before", mode=2) + b"".join((
-            frame.marshal(commands.Basic.Publish(routing_key="A"), 1),
-            frame.marshal(header.ContentHeader(0, 0, properties), 1))))
+        client.says(commands.Confirm.Select())
+        client.line.sendall(published("A", b"before", mode=2))
+        client.awaits(commands.Basic.Ack)
+        client.says(commands.Basic.Publish(routing_key="A"), header.ContentHeader(0, 0, properties))
         closed = client.awaits(commands.Connection.Close)
         assert closed.reply_code == 501 and "a frame of" in closed.reply_text
     assert [message.body for message in world.left("A")] == [b"before"]

@@ -88,7 +88,7 @@ class Link:
             self.properties]
         if self.session.perform(ATTACH, said):
             return
-        too_small = Condition(FRAME_TOO_SMALL, "what is said of this link does not fit a frame of "
+        too_small = Condition(FRAME_TOO_SMALL, "the attach of this link does not fit a frame of "
                               "max-frame-size")
         for place in (5, 6, 13):  # source, target, properties: then it is refused, as 2.6.3 has it
             said[place] = None
