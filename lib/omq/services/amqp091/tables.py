@@ -20,7 +20,6 @@ says so.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -29,6 +28,7 @@ from uuid import UUID
 from omq.amqp.property_kinds import decimal_bytes, decimal_text
 from omq.format.amqp_types import (
     DEPTH_MAX,
+    DOUBLE,
     FLOAT,
     Array,
     Byte,
@@ -56,11 +56,10 @@ _WHOLE: Final[dict[str, tuple[bool, type[int]]]] = {
 _EXACT: Final = "bBsuIilxVd"
 """What comes of these is always written back as they are."""
 _CODE_OF: Final = {made: code for code, (_, made) in _WHOLE.items() if code != "L"}
-_DOUBLE: Final = struct.Struct(">d")
 _LONG: Final = (-1 << 63, 1 << 63)
 _MADE_OF: Final[dict[str, Callable[[bytes], Any]]] = {
     "t": lambda raw: raw != b"\0", "x": lambda raw: raw[4:], "V": lambda _: None,
-    "\0": lambda _: None, "d": lambda raw: _DOUBLE.unpack(raw)[0],
+    "\0": lambda _: None, "d": lambda raw: DOUBLE.unpack(raw)[0],
     "f": lambda raw: Float(FLOAT.unpack(raw)[0])}
 _DECIMALS: Final[dict[type, str]] = {
     Decimal32: "decimal32", Decimal64: "decimal64", Decimal128: "decimal128"}
@@ -189,7 +188,7 @@ def field(name: str, value: Any) -> Field:
     if made is Float:
         return b"f" + FLOAT.pack(value)
     if made is float:
-        return b"d" + _DOUBLE.pack(value)
+        return b"d" + DOUBLE.pack(value)
     if isinstance(value, str | UUID):
         return b"S" + _sized(str(value).encode("utf-8"))
     if made in (bytes, bytearray):
