@@ -7,10 +7,12 @@ import socket
 import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from omq.amqp.property_kinds import decimal_text
 from tests.process.amqp_world import PASSWORD, SERVER, AmqpWorld, amqp_world, needs_proton
 from tests.process.instance import MANAGER
 from tests.waiting import until
@@ -71,10 +73,13 @@ def test_a_message_goes_there_and_back(world: AmqpWorld) -> None:
 
 def test_native_messages_reach_clients(world: AmqpWorld) -> None:
     with world.connect() as native:
-        native.put("A", b"from here", properties={"k": "v"}, correlation_id="c-1")
+        native.put("A", b"from here", properties={"k": "v", "n": 7, "raw": b"\xff", "t": True,
+                                                  "due": datetime(2026, 1, 1, tzinfo=UTC)},
+                   correlation_id="c-1")
     channel = connected(world).channel()
     _, properties, body = got(channel, auto_ack=True)
-    assert body == b"from here" and properties.headers == {"k": "v"}
+    assert body == b"from here" and properties.headers == {
+        "k": "v", "n": 7, "raw": b"\xff", "t": True, "due": 1_767_225_600_000}
     assert properties.correlation_id == "c-1"
     assert (properties.delivery_mode, properties.priority) == (2, 4) and properties.message_id
     assert channel.basic_get("A") == (None, None, None)
@@ -84,15 +89,21 @@ def test_the_other_protocol_reads_it(world: AmqpWorld) -> None:
     from proton.utils import BlockingConnection
 
     channel = connected(world).channel()
+    headers: dict[str, Any] = {
+        "n": 7, "raw": b"\xff\0", "none": None, "due": datetime(2026, 12, 31, tzinfo=UTC),
+        "price": Decimal("1.50")}
     channel.basic_publish("", "A", b"text", pika.BasicProperties(
-        content_type="text/plain", timestamp=1_700_000_000, headers={"n": 7}))
+        content_type="text/plain", timestamp=1_700_000_000, headers=headers))
     channel.connection.close()
     other = BlockingConnection(world.url, timeout=WAIT_S, user="daemon", password=PASSWORD,
                                allow_insecure_mechs=True)
     receiver = other.create_receiver("A", credit=1)
     message = receiver.receive(timeout=WAIT_S)
     assert bytes(message.body) == b"text" and message.content_type == "text/plain"
-    assert message.properties == {"n": 7}
+    assert message.properties.pop("amqp.headers"), "what is nested, or exact, for this protocol"
+    price = decimal_text("decimal64", int(message.properties["price"]).to_bytes(8, "big"))
+    due_ms = int(headers["due"].timestamp() * 1000)
+    assert {**message.properties, "price": Decimal(price)} == {**headers, "due": due_ms}
     assert datetime.fromtimestamp(message.creation_time, UTC).timestamp() == 1_700_000_000
     receiver.accept()
     other.close()

@@ -178,6 +178,55 @@ def test_frames_over_what_was_agreed(world: AmqpWorld) -> None:
     assert b"frame-max is 4096 at least" in data
 
 
+def test_a_header_over_what_was_agreed(world: AmqpWorld) -> None:
+    """It cannot be split. Who publishes it is refused; what was put before is there."""
+    properties = commands.Basic.Properties(headers={"x": "y" * 5000})
+    with raw(world, frame_max=4096) as client:
+        client.says(commands.Confirm.Select())
+        client.line.sendall(published("A", b"before", mode=2))
+        client.awaits(commands.Basic.Ack)
+        client.says(commands.Basic.Publish(routing_key="A"), header.ContentHeader(0, 0, properties))
+        closed = client.awaits(commands.Connection.Close)
+        assert closed.reply_code == 501 and "a frame of" in closed.reply_text
+    assert [message.body for message in world.left("A")] == [b"before"]
+
+
+@pytest.mark.parametrize("how", ["consumed", "got"])
+def test_a_message_whose_header_is_over_what_was_agreed(world: AmqpWorld, how: str) -> None:
+    """A consumer that takes small frames is not given it: each try is a failed attempt, and it ends
+    on POISON with the reason. The others come; a client with larger frames has it."""
+    large = {f"p{i}": "y" * 1000 for i in range(5)}
+    with world.connect() as native:
+        native.put("A", b"large", properties=large)
+        native.put("A", b"small", properties={"x": "y"})
+    large_frames = connected(world).channel()
+    properties, body = got(large_frames)[1:]
+    assert (body, properties.headers) == (b"large", large)
+    large_frames.close()
+    with raw(world, frame_max=4096) as client:
+        if how == "consumed":
+            client.says(commands.Basic.Consume(queue="A"))
+            delivered = client.awaits(commands.Basic.Deliver)
+        else:
+            found: Any = None
+            while not isinstance(found, commands.Basic.GetOk):
+                client.says(commands.Basic.Get(queue="A"))
+                found = client.hears()
+                assert isinstance(found, commands.Basic.GetOk | commands.Basic.GetEmpty)
+            delivered = found
+        assert isinstance(client.hears(), header.ContentHeader)
+        assert client.hears().value == b"small"
+        client.says(commands.Basic.Ack(delivered.delivery_tag))
+        with world.connect() as native, native.reader("POISON") as reader:
+            if how == "got":  # nobody takes it meanwhile
+                client.says(commands.Basic.Consume(queue="A"))
+            (message,) = reader.next(timeout_s=WAIT_S)
+            assert message.body == b"large" and message.failure is not None
+            assert message.failure.attempts == 200, "the queue's attempts_max"
+            assert "4096" in message.failure.reason and "header" in message.failure.reason
+            message.done()
+
+
 def test_what_came_before_a_mistake_is_put(world: AmqpWorld) -> None:
     """In the same write, of a client that then is cut off: nobody said that it is not wanted."""
     with raw(world) as client:

@@ -179,6 +179,42 @@ def test_who_sends_without_credit_loses_its_link(
     assert depth(world, "A") <= CREDIT
 
 
+@pytest.mark.parametrize(("what", "size"), [
+    ("body", 5000), ("body", 3_000_000), ("properties", 5000)])  # whole, in pieces, whole
+def test_a_receiver_is_given_nothing_over_its_max_message_size(
+        world: AmqpWorld, peer: Peer, what: str, size: int) -> None:
+    """It would end its link, attach anew, and be given the same. What is too large has failed, with
+    the reason; the others come; a browser does not see it."""
+    with world.connect() as native:
+        native.put("A", bytes(size if what == "body" else 1), properties={
+            f"p{i}": "v" * 1000 for i in range(5 if what == "properties" else 0)})
+        native.put("A", b"small")
+    for copies in (True, False):
+        link = peer.session.receiver(f"takes {copies}")
+        link.source.address = "A"
+        if copies:
+            link.source.distribution_mode = link.source.DIST_MODE_COPY
+        link.max_message_size = 1000
+        link.flow(10)
+        link.open()
+        peer.until(lambda: link.current is not None and not link.current.partial)  # noqa: B023
+        message = Message()
+        message.decode(link.recv(1 << 20))
+        assert message.body == b"small", copies
+        link.current.update(Delivery.ACCEPTED)
+        link.current.settle()
+        link.advance()
+        if copies:
+            link.close()
+    with world.connect() as native, native.reader("POISON") as reader:
+        peer.flush()
+        (failed,) = reader.next(timeout_s=WAIT_S)
+        assert failed.failure is not None and failed.failure.attempts == 200
+        assert "max-message-size" in failed.failure.reason and "1000" in failed.failure.reason
+        failed.done()
+    assert not link.remote_condition
+
+
 @pytest.mark.parametrize("size", [200_000, 500_000])  # in memory, and in a file
 def test_what_finds_no_room_is_released(world: AmqpWorld, peer: Peer, size: int) -> None:
     """A full queue, and a sender with much credit and large messages: others have theirs."""

@@ -13,6 +13,9 @@ from uuid import UUID
 import pytest
 
 import omq
+from omq.fast.amqp_message import Sections, data_section
+from omq.fast.amqp_message import head as section_head
+from omq.format.amqp_types import Symbol, Timestamp, Uint
 from tests.process.amqp_world import PASSWORD, SERVER, AmqpWorld, amqp_world, needs_proton
 
 needs_proton()
@@ -220,6 +223,44 @@ def test_annotations_and_footer_come_back(world: AmqpWorld, size: int) -> None:
     receiver.release()
     receiver.close()
     assert raw(world, "A").endswith(data[data.rindex(b"\x00\x53\x78"):])
+
+
+def laid_out(fields: list[Any]) -> bytes:
+    """A message with these properties, which the library would change."""
+    durable = first = True
+    return section_head(durable, 4, 0, first, 0, {}, fields, {}) + data_section(b"x")
+
+
+def test_fields_that_say_nothing_or_nought_come_back(world: AmqpWorld) -> None:
+    """Empty texts, a time before 1970 and the moment 1970 begins, a sequence without a group."""
+    for created in (0, -5000, -1):
+        fields = [None, None, "", "", None, None, Symbol(""), Symbol(""), None,
+                  Timestamp(created), None, Uint(5), ""]
+        data = laid_out(fields) + b"\x00\x53\x78" + encoded({symbol("f"): 1})
+        connection = connected(world)
+        sender = connection.create_sender("A")
+        delivery = sender.link.delivery("1")
+        sender.link.send(data)
+        sender.link.advance()
+        connection.wait(lambda: delivery.remote_state == Delivery.ACCEPTED)  # noqa: B023
+        sections = Sections()
+        sections.read(raw(world, "A"), 1 << 16)
+        assert sections.properties is not None
+        id_, *others = sections.properties
+        assert id_ is not None and others == fields[1:]
+        assert [type(each) for each in others] == [type(each) for each in fields[1:]]
+        world.clear("A")
+
+
+@pytest.mark.parametrize("created", [(1 << 63) - 1, (1 << 53) + 1])
+def test_a_time_that_no_clock_has_is_refused_by_its_name(world: AmqpWorld, created: int) -> None:
+    connection = connected(world)
+    sender = connection.create_sender("A")
+    delivery = sender.link.delivery("1")
+    sender.link.send(laid_out([*[None] * 9, Timestamp(created)]))
+    sender.link.advance()
+    connection.wait(lambda: delivery.remote_state == Delivery.REJECTED)
+    assert "creation-time" in delivery.remote.condition.description
 
 
 def raw(world: AmqpWorld, queue: str) -> bytes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from omq.base.errors import Exit
+from tests.process import operator_state as state
 from tests.process.operator_world import Instance
 
 
@@ -120,3 +122,97 @@ def test_definitions_of_a_model_are_the_same_once_they_are_taken(live: Instance,
     assert "queue MODEL: altered" in live.run("omq definitions", "import", str(file)).out
     keys = shown(live, "MODEL")["keys"]
     assert isinstance(keys, dict) and keys["max_depth"] == "7"
+
+
+def test_what_an_operator_has_set_outlives_every_end(live: Instance, tmp_path: Path) -> None:
+    """A kill, a stop, the loss of the checkpoint, a copy of the spool: it is as it was set."""
+    state.complete()
+    with live.connect() as connection:
+        state.set_all(connection)
+        set_ = state.found(connection)
+    state.whole(set_)
+
+    def lost() -> None:
+        live.kill()
+        (live.paths.msgpool / "poolctrl").unlink()
+
+    def copied() -> None:
+        live.stop()
+        shutil.copytree(live.root, tmp_path / "backup", symlinks=True)
+        shutil.rmtree(live.root)
+        shutil.move(tmp_path / "backup", live.root)
+
+    for end in (live.kill, live.stop, lost, copied):
+        end()
+        offline = {row["queue"]: row["paused"] for row in map(json.loads, live.run(
+            "omq queue", "list", "--json").out.splitlines())}
+        assert {name: keys for name, keys in offline.items() if keys} == state.PAUSES, end
+        live.start()
+        with live.connect() as connection:
+            assert state.found(connection) == set_, end
+
+
+def test_definitions_carry_what_an_operator_has_set(live: Instance, tmp_path: Path) -> None:
+    """To an instance that never heard of it, and back to one where it was changed."""
+    with live.connect() as connection:
+        state.set_all(connection)
+        set_ = state.found(connection, messages=False)
+    file = tmp_path / "file.json"
+    file.write_text(live.run("omq definitions", "export").out)
+    whole = json.loads(file.read_text())
+    assert "0 of" in live.run("omq definitions", "import", str(file)).out
+    other = Instance(tmp_path / "other")
+    other.start()
+    try:
+        said = other.run("omq definitions", "import", str(file))
+        assert said.code == 0 and "pause KEYED key 'tenant 7': paused" in said.out, said
+        with other.connect() as connection:
+            assert state.found(connection, messages=False) == set_
+            connection.queues.resume("KEYED", "a, b")
+            connection.queues.pause("KEYED", "more")
+        for command, told in (("check", "2 of"), ("import", "2 of"), ("import", "0 of")):
+            said = other.run("omq definitions", command, str(file))
+            assert said.code == 0 and told in said.out, said
+        with other.connect() as connection:
+            assert state.found(connection, messages=False) == set_
+        for odd in ("x", [1], ["a\n"], ["x" * 201]):
+            file.write_text(json.dumps({"version": 1, "queues": [
+                {"name": "KEYED", "keys": {"limit_by": "group"}, "paused": odd}]}))
+            assert other.run("omq definitions", "import", str(file)).code == Exit.DATA
+        for each in whole["queues"]:
+            each.pop("paused", None)
+        file.write_text(json.dumps(whole))
+        assert "0 of" in other.run("omq definitions", "import", str(file)).out, "an older file"
+        with other.connect() as connection:
+            assert state.found(connection, messages=False) == set_
+    finally:
+        other.end()
+
+
+def test_a_pause_of_a_key_stays_over_a_roll_over(live: Instance) -> None:
+    """For what is on the old queue and for what comes on the new one, before and after a restart;
+    a resume of one leaves the other."""
+    with live.connect() as connection:
+        connection.queues.define("WORK", limit_by="group")
+        connection.queues.pause("WORK", "a")
+        for group in "ab":
+            connection.put("WORK", b"old " + group.encode(), group_id=group)
+        connection.queues.roll_over("WORK", "WORK.OLD")
+        for group in "ab":
+            connection.put("WORK", b"new " + group.encode(), group_id=group)
+
+        def given(queue: str) -> list[bytes]:
+            with connection.reader(queue, batch=10) as reader:
+                batch = reader.next(timeout_s=0)
+                for message in batch:
+                    message.release()
+                return [message.body for message in batch]
+
+        for restart in (live.kill, live.stop, None):
+            assert (given("WORK"), given("WORK.OLD")) == ([b"new b"], [b"old b"])
+            assert connection.queues.show("WORK.OLD").paused == ("a",)
+            if restart is not None:
+                restart()
+                live.start()
+        connection.queues.resume("WORK.OLD", "a")
+        assert (given("WORK"), given("WORK.OLD")) == ([b"new b"], [b"old a", b"old b"])

@@ -32,6 +32,7 @@ from omq.storage.instance_file import LEAP
 from omq.storage.journal import numbers_in
 from omq.storage.spool import open_spool
 from tests.process import instance as world
+from tests.process import operator_state as state
 from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import WAIT_S, start_program
 from tests.waiting import until
@@ -225,6 +226,27 @@ def everything_comes_back(ship: Ship, root: Path, before: Sequence[bytes] = ()) 
 
 def test_everything_comes_back(made: Callable[..., Ship], tmp_path: Path) -> None:
     everything_comes_back(made(), tmp_path / "restored")
+
+
+def test_what_an_operator_has_set_comes_back(made: Callable[..., Ship], tmp_path: Path) -> None:
+    ship = made()
+    ship.once()
+    with ship.instance.connect() as connection:
+        state.set_all(connection)
+        before = state.found(connection)
+    ship.once()
+    lose(ship)
+    root = tmp_path / "restored"
+    assert ship.restore(root, "--take-place").returncode == 0
+    child = start_program(MANAGER, ship.at(root=root), output=ship.log)
+    try:
+        with omq.connect(root, name="judge", timeout_s=WAIT_S) as connection:
+            after = state.found(connection)
+            state.whole(after)
+            assert after == before
+    finally:
+        child.signal(signal.SIGTERM)
+        assert child.wait() == 0, ship.log.read_text()
 
 
 LISTS = """

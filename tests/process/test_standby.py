@@ -28,6 +28,7 @@ from omq.storage import poolctrl
 from omq.storage.instance_file import LEAP, Role
 from omq.storage.spool import lock, open_spool
 from tests.process import instance as world
+from tests.process import operator_state as state
 from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import WAIT_S, start_program
 from tests.waiting import until
@@ -175,6 +176,36 @@ def test_a_standby_is_made_follows_and_takes_over(pair: Pair) -> None:
     found = pair.bodies()
     assert len(found) == 20 + 300 + 1 - 10 and found[-1] == b"last" and pair.new > LEAP
     assert pair.primary.start().wait() == Exit.UNAVAILABLE, "the old primary does not start"
+    pair.primary.paths.uuid.write_text(json.dumps(
+        {"format": 1, "uuid": open_spool(pair.root).uuid.hex()}))
+
+
+def test_what_an_operator_has_set_is_there_after_a_promotion(pair: Pair) -> None:
+    """What was set before the copy was made, and while it follows."""
+    with client(pair) as c:
+        c.queues.define("EARLY", limit_by="group")
+        c.queues.pause("EARLY", "k")
+        pair.make()
+        follower = pair.follow()
+        state.set_all(c)
+        before = state.found(c)
+    pair.caught_up()
+    pair.primary.kill(MANAGER, WRITER)
+    follower.send_signal(signal.SIGTERM)
+    assert follower.wait(WAIT_S) == 0
+    assert launch.run("omq", ["standby", "demote", "--spool", str(pair.primary.root), "--conf",
+                              str(pair.primary.conf)]) == 0
+    assert pair.run("promote").returncode == 0
+    child = start_program(MANAGER, ["--spool", str(pair.root), "--conf", str(pair.primary.conf)],
+                          output=pair.log)
+    try:
+        with omq.connect(pair.root, name="judge", timeout_s=WAIT_S) as c:
+            after = state.found(c)
+            state.whole(after)
+            assert after == before and c.queues.show("EARLY").paused == ("k",)
+    finally:
+        child.signal(signal.SIGTERM)
+        assert child.wait() == 0, pair.log.read_text()
     pair.primary.paths.uuid.write_text(json.dumps(
         {"format": 1, "uuid": open_spool(pair.root).uuid.hex()}))
 

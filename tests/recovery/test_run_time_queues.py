@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from omq.format.definition import pause_line
 from omq.format.poolctrl import SLOT_BYTES
 from omq.storage import durable, poolctrl
 from tests.model.defined import DefiningInstance
@@ -18,8 +19,8 @@ from tests.recovery.spool import run, start
 
 @pytest.fixture
 def used(tmp_path: Path) -> Iterator[DefiningInstance]:
-    """GONE had a message and is no more, R0 has its number, and a message; R1 has none. Then the
-    manager was killed."""
+    """GONE had a message and is no more, R0 has its number, and a message; R1 has none, and a key
+    that is paused. Then the manager was killed."""
     disk = LossyDisk()
     before = durable.use(disk)
     made = DefiningInstance(tmp_path / "spool", [])
@@ -35,6 +36,8 @@ def used(tmp_path: Path) -> Iterator[DefiningInstance]:
     who = client(made, 2)
     command(made, who, "define", "R0")
     command(made, who, "define", "R1")
+    made.group(lambda: made.plane.queue(who.live, {
+        "do": "pause", "queue": "R1", "key": "k", "keyed": False}))
     right(made, messages=0)
     assert isinstance(put(made, who, FIRST), tuple)
     checkpoint(made)
@@ -55,7 +58,7 @@ def checkpoint(instance: DefiningInstance) -> None:
 def right(instance: DefiningInstance, messages: int) -> None:
     """The queues are those, with so many messages in all, on R0."""
     queues, t = instance.engine.queues, instance.core.t
-    assert set(queues.definitions) == {"R0", "R1"}
+    assert set(queues.definitions) == {"R0", "R1"} and queues.pauses.of("R1") == ["k"]
     assert (queues.numbers["R0"], queues.numbers["R1"]) == (FIRST, FIRST + 1)
     assert not {"GONE", "LOST26"} & set(queues.numbers)
     assert (t.q_depth[FIRST], t.q_depth[FIRST + 1]) == (messages, 0)
@@ -86,7 +89,7 @@ def redone(used: DefiningInstance) -> None:
     """A start knows all that there was, and says what it missed."""
     recovered, messages = start(used.paths.root, used.uuid)
     assert recovered.findings != []
-    assert set(recovered.definitions) == {"R0", "R1"}
+    assert set(recovered.definitions) == {"R0", "R1", pause_line("R1", "k").name}
     assert (recovered.queues[FIRST], recovered.queues[FIRST + 1]) == ("R0", "R1")
     assert [{part[0] for part in parts} for _, parts in messages.values()] == [{FIRST}] * 2
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 from omq.amqp.connection_events import Event, Kind
 from omq.amqp.links import Receiver, Sender, field
 from omq.amqp.session import Session
-from omq.amqp.states import Condition, condition_of, error
+from omq.amqp.states import Condition, condition_of, error, within
 from omq.fast import amqp_sending
 from omq.fast.amqp_frames import Frames
 from omq.format.amqp_performatives import (
@@ -76,6 +76,8 @@ HEADER: Final = b"AMQP\x00\x01\x00\x00"
 FRAME_BYTES_MIN: Final = 512
 _FRAMING: Final = "amqp:connection:framing-error"
 _NO_LIMIT: Final = (1 << 32) - 1
+_NEEDED: Final = 5
+"""Fields of an open up to the idle time; what follows only describes its sender."""
 _FREQUENT: Final = (TRANSFER, FLOW, DISPOSITION)
 _ARRIVED, _FLOWED, _SAID = Kind.ARRIVED, Kind.FLOWED, Kind.SAID  # a look at the class costs more
 
@@ -114,10 +116,12 @@ class Connection:
             return
         self.opened = True
         self._greet()
-        self._perform(OPEN, [
+        said: list[Any] = [
             self.container, self.hostname or None, Uint(self.max_frame_size),
             Ushort(self.channel_max), Uint(int(self.idle_s * 500)) if self.idle_s else None, None,
-            None, self.offered_capabilities, None, self.properties])
+            None, self.offered_capabilities, None, self.properties]
+        if not self.perform(OPEN, said):
+            self.perform(OPEN, said[:_NEEDED])
 
     def session(self) -> Session:
         """A new one of ours, to be opened."""
@@ -132,7 +136,7 @@ class Connection:
         self.open()
         self._flush()
         self.closed = True
-        self._perform(CLOSE, [error(condition)])
+        self.perform(CLOSE, [error(within(condition, self.peer_takes))])
 
     @property
     def finished(self) -> bool:
@@ -222,6 +226,21 @@ class Connection:
 
     # within
 
+    @property
+    def peer_takes(self) -> int:
+        """Bytes of a frame; what it did not say yet does not bind."""
+        return self.remote_max_frame_size if self.began else _NO_LIMIT
+
+    def perform(self, code: int, fields: list[Any], channel: int = 0) -> bool:
+        """A frame that is not a transfer. False: the peer does not take so large a one, and nothing
+        was said."""
+        begins = len(self.out)
+        amqp_sending.performative(self.out, channel, code, fields)
+        if len(self.out) - begins > self.peer_takes:
+            del self.out[begins:]
+            return False
+        return True
+
     def gone(self, session: Session) -> None:
         """One side has ended it; its channels are free when both have."""
         self.dirty.discard(session)
@@ -232,9 +251,6 @@ class Connection:
         if not self._header_said:
             self._header_said = True
             self.out += HEADER
-
-    def _perform(self, code: int, fields: list[Any], channel: int = 0) -> None:
-        amqp_sending.performative(self.out, channel, code, fields)
 
     def _flush(self) -> None:
         while self.dirty and not self.closed:

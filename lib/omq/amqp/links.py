@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from omq.amqp.delivery import Incoming, Outgoing
-from omq.amqp.states import Condition, error
+from omq.amqp.states import FRAME_TOO_SMALL, Condition, error, within
 from omq.amqp.terminus import Terminus, terminus
 from omq.amqp.whole_values import decoded
 from omq.fast.amqp_sending import flow
@@ -73,18 +73,29 @@ class Link:
         self.remote_max_message_size = int(field(fields, 10, Ulong, 0))
 
     def open(self) -> None:
-        """Say what was set."""
+        """Say what was set. What does not fit a frame that the peer takes ends the link, or the
+        session, if not even its name does."""
         if self.opened or self.session.closed:
             return
         self.opened = True
         self.handle = self.session.take_handle(self)
-        self.session.perform(ATTACH, [
+        said: list[Any] = [
             self.name, Uint(self.handle), self.receives, Ubyte(self.snd_settle_mode),
             Ubyte(self.rcv_settle_mode), self.source.value() if self.source else None,
             self.target.value() if self.target else None, None, None,
             None if self.receives else Uint(self.delivery_count),
             Ulong(self.max_message_size) if self.max_message_size else None, None, None,
-            self.properties])
+            self.properties]
+        if self.session.perform(ATTACH, said):
+            return
+        too_small = Condition(FRAME_TOO_SMALL, "the attach of this link does not fit a frame of "
+                              "max-frame-size")
+        for place in (5, 6, 13):  # source, target, properties: then it is refused, as 2.6.3 has it
+            said[place] = None
+        if self.session.perform(ATTACH, said):
+            self.close(too_small)
+        else:
+            self.session.close(too_small)
 
     def close(self, condition: Condition | None = None) -> None:
         """End it, saying why."""
@@ -99,7 +110,9 @@ class Link:
         self.open()
         self.closed = True
         if not self.session.closed:
-            self.session.perform(DETACH, [Uint(self.handle), closed or None, error(condition)])
+            self.session.perform(DETACH, [
+                Uint(self.handle), closed or None,
+                error(within(condition, self.session.connection.peer_takes))])
         self.session.gone(self)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omq.amqp.delivery import Incoming, Outgoing
 from omq.amqp.links import MASK, Link, Receiver, Sender, flow_frame
-from omq.amqp.states import Condition, error
+from omq.amqp.states import Condition, error, fitted, within
 from omq.fast import amqp_sending
 from omq.fast.amqp_sending import disposition
 from omq.format.amqp_performatives import BEGIN, END
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 VIOLATION: Final = "amqp:session:window-violation"
 _WINDOW_MIN: Final = 2
+_STATE_BYTES: Final = 256
+"""A state of so many fits any frame."""
 
 
 class Session:
@@ -69,7 +71,7 @@ class Session:
 
     def close(self, condition: Condition | None = None) -> None:
         if not self.closed:
-            self.perform(END, [error(condition)])
+            self.perform(END, [error(within(condition, self.connection.peer_takes))])
             self.closed = True
             self.connection.gone(self)
 
@@ -92,10 +94,11 @@ class Session:
         self.handles[handle] = link
         return handle
 
-    def perform(self, code: int, fields: list[Any]) -> None:
-        """A frame that is not a transfer."""
+    def perform(self, code: int, fields: list[Any]) -> bool:
+        """A frame that is not a transfer. False: the peer does not take so large a one, and nothing
+        was said."""
         self._flush_said()
-        amqp_sending.performative(self.connection.out, self.channel, code, fields)
+        return self.connection.perform(code, fields, self.channel)
 
     def flow_of(self, link: Link, credit: int, *, drain: bool) -> None:
         self._flush_said()
@@ -180,6 +183,8 @@ class Session:
     def _flush_said(self) -> None:
         if self._first >= 0:
             receives, state = self._said
+            if len(state) > _STATE_BYTES:
+                state = fitted(state, self.connection.peer_takes)
             disposition(self.connection.out, self.channel, receives, self._first, self._last, state)
             self._first = -1
 

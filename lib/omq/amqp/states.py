@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from omq.amqp.whole_values import decoded
@@ -14,6 +15,12 @@ ACCEPTED_STATE: Final = b"\x00\x53\x24\x45"
 RELEASED_STATE: Final = b"\x00\x53\x26\x45"
 FAILED_STATE: Final = b"\x00\x53\x27\xc0\x02\x01\x41"
 """Modified: the delivery has failed."""
+FRAME_TOO_SMALL: Final = "amqp:frame-size-too-small"
+ERROR_OVERHEAD: Final = 160
+"""Bytes of a frame around the description of an error: its name, and the performative."""
+DISPOSITION_OVERHEAD: Final = 48
+"""Bytes of a frame around a state."""
+_REJECTED: Final = b"\x00\x53\x25"
 
 
 class Condition(NamedTuple):
@@ -29,6 +36,30 @@ def error(condition: Condition | None) -> Described | None:
         return None
     return Described(Ulong(ERROR), [Symbol(condition.name.encode("ascii", "replace").decode()),
                                     condition.description.encode("utf-8", "replace").decode()])
+
+
+def within(condition: Condition | None, frame_max: int) -> Condition | None:
+    """With as much of its description as a frame has room for, next to what else that says."""
+    if condition is None:
+        return None
+    raw, most = condition.description.encode("utf-8", "replace"), frame_max - ERROR_OVERHEAD
+    return condition if len(raw) <= most else Condition(
+        condition.name, raw[:most].decode("utf-8", "ignore"))
+
+
+def fitted(state: bytes, frame_max: int) -> bytes:
+    """A state for a disposition in a frame of that size: of a reason so much as fits, of what else
+    a peer said (annotations, which it knows) nothing."""
+    most = frame_max - DISPOSITION_OVERHEAD
+    if len(state) <= most:
+        return state
+    if state.startswith(_REJECTED):
+        with suppress(Malformed):
+            fields = fields_of(state[len(_REJECTED) :])
+            said = within(condition_of(fields[0] if fields else None), frame_max)
+            if said is not None and len(cut := rejected(*said)) <= most:
+                return cut
+    return state[: len(_REJECTED)] + b"\x45"
 
 
 def condition_of(value: Any) -> Condition | None:

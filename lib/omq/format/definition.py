@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from hashlib import blake2b
 from typing import Final
 
 from omq.base import limits
@@ -62,6 +63,12 @@ class Definition:
     def words(self, key: str) -> tuple[str, ...]:
         """The value of a key that is a list."""
         return tuple(self.keys.get(key, "").split())
+
+
+def pause_line(queue: str, key: str) -> Definition:
+    """What is written down of a key of a queue that is paused."""
+    digest = blake2b(f"{queue}\0{key}".encode(), digest_size=5).hexdigest().upper()
+    return Definition(f"PAUSE.{digest}", Kind.PAUSE, {"queue": queue, "key": key})
 
 
 def read_line(line: str) -> Definition | None:

@@ -14,9 +14,18 @@ from proton import Condition, Delivery, Event, Link
 from omq.amqp.connection import HEADER, Connection
 from omq.amqp.connection_events import Kind
 from omq.amqp.links import Receiver, Sender
-from omq.amqp.states import ACCEPTED_STATE, FAILED_STATE, condition_of, fields_of, rejected
+from omq.amqp.states import (
+    ACCEPTED_STATE,
+    FAILED_STATE,
+    condition_of,
+    fields_of,
+    rejected,
+    state_bytes,
+)
 from omq.amqp.states import Condition as OurCondition
-from omq.format.amqp_types import Malformed
+from omq.amqp.terminus import Terminus
+from omq.format.amqp_performatives import SOURCE, TARGET
+from omq.format.amqp_types import Malformed, Symbol
 from tests.unit.amqp.peers import FRAME_BYTES, Ours, Proton, talk
 
 
@@ -402,3 +411,76 @@ def test_what_a_link_says_may_make_no_sense() -> None:
         link._raw = raw
         with pytest.raises(Malformed):
             link.read()
+
+
+def sizes(data: bytes) -> list[tuple[int, int]]:
+    """Performative and size of each frame behind the header."""
+    found, data = [], data.removeprefix(HEADER)
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        found.append((data[10] if size > 8 else 0, size))
+        data = data[size:]
+    return found
+
+
+@pytest.mark.parametrize("large", ["nothing", "source", "name"])
+def test_no_frame_is_larger_than_the_peer_takes(large: str) -> None:
+    """Of 512 bytes, with reasons, states, and links that are to be said back and are longer: a
+    reason is cut, a link that cannot be answered ends with the condition of the standard."""
+    theirs, ours = Connection(max_frame_size=1 << 16), Ours()
+    ours.connection.properties = {Symbol("product"): "p" * 600}
+    theirs.open()
+    # Ours said its open before it heard of 512: what it says first has no more either.
+    said = theirs.take().replace(b"\x70\x00\x01\x00\x00", b"\x70\x00\x00\x02\x00", 1)
+    ours.give(said)
+    theirs.receive(answers := ours.take())
+    while theirs.event() is not None:
+        pass
+    session = theirs.session()
+    session.open(1 << 20)
+    link = session.receiver("n" * 600 if large == "name" else "link")
+    link.source = Terminus(SOURCE, ["A" * (600 if large == "source" else 1)])
+    link.target = Terminus(TARGET, [None])
+    link.open()
+
+    def talked() -> None:
+        nonlocal answers
+        while (data := theirs.take()) or ours.connection.pending or ours.connection.dirty:
+            ours.give(data)
+            answers += (more := ours.take())
+            theirs.receive(more)
+            while (event := theirs.event()) is not None:
+                delivery: Any = event.delivery
+                if event.kind is Kind.ARRIVED and not delivery.partial:
+                    delivery.say(rejected("amqp:internal-error", "r" * 600))
+
+    talked()
+    if large == "nothing":
+        link.flow(2)
+        talked()
+        sender = ours.sender()
+        for tag in (b"1", b"2"):
+            sender.write(sender.delivery(tag), b"x" * 2000)
+        talked()
+        states: list[Any] = [each.delivery for each in ours.heard(Kind.SAID)]
+        assert len(states) == 2
+        for each in states:  # said back, as to one that settles second
+            sender.session.outgoing[each.id] = each
+            each.settled = each.over = False
+            each.update(state_bytes(each.outcome, each.fields))
+            each.settle()
+        sender.close(OurCondition("amqp:internal-error", "\u20ac" * 300))
+        talked()
+        assert link.remote_condition is not None
+        assert link.remote_condition.name == "amqp:internal-error"
+        assert set(link.remote_condition.description) == {"\u20ac"}
+    elif large == "name":
+        assert session.remote_condition is not None
+        assert session.remote_condition.name == "amqp:frame-size-too-small"
+    else:
+        assert link.remote_condition is not None
+        assert link.remote_condition.name == "amqp:frame-size-too-small"
+    ours.connection.close(OurCondition("amqp:internal-error", "r" * 600))
+    talked()
+    answers += ours.take()
+    assert max(size for _, size in sizes(answers)) <= 512, sizes(answers)

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
+import struct
 import sys
 import time
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 pytest.importorskip("pamqp", reason="the extra `amqp`: pamqp")
 from pamqp import commands
 
-from omq.format.amqp_types import Malformed
+from omq.amqp.property_kinds import decimal_bytes, texts_in, values_out
+from omq.format.amqp_types import (
+    Byte,
+    Char,
+    Decimal64,
+    Described,
+    Float,
+    Int,
+    Malformed,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
 from omq.services.amqp.sasl_door import NotAmqp
 from omq.services.amqp.translation import Terms
-from omq.services.amqp091 import protocol_switch, queue_arguments, translation
+from omq.services.amqp091 import protocol_switch, queue_arguments, tables, translation
 from omq.services.amqp091.binding_index import Binding
 from omq.services.amqp091.exchange_changes import bound, declared, removed
 from omq.services.amqp091.exchanges import BINDINGS_MAX, Exchange, Exchanges, binding_record
@@ -145,6 +164,100 @@ def test_properties_of_a_message() -> None:
     assert made.properties["amqp.routing-key"] == "a.b"
     assert "amqp.routing-key" not in translation.outgoing(given, b"x", TERMS, "", "A").properties
     assert translation.outgoing(given, b"x", TERMS, "", "a").properties["amqp.routing-key"] == "a"
+
+
+def sized(raw_: bytes) -> bytes:
+    return len(raw_).to_bytes(4, "big") + raw_
+
+
+DEEP = b"F" + sized(b"\x01aA" + sized(b"I\0\0\0\5d" + struct.pack(">d", 0.1) + b"V")
+                    + b"\xc8" + b"k" * 200 + b"D\2\xff\xff\xff\x6a")
+
+
+@pytest.mark.parametrize("field", [
+    b"t\0", b"t\1", b"t\2", b"b\xff", b"B\xff", b"s\xff\xfe", b"u\0\5", b"I\0\0\0\5",
+    b"i\xff\xff\xff\xff", b"l" + struct.pack(">q", 5), b"L" + struct.pack(">q", -5),
+    b"f" + struct.pack(">f", 0.1), b"f\x7f\xc0\0\1", b"d" + struct.pack(">d", 0.1),
+    b"d" + struct.pack(">d", 1e300), b"d\x7f\xf8\0\0\0\0\0\1", b"D\2\0\0\0\x96",
+    b"D\2\xff\xff\xff\x6a", b"D\xff\x7f\xff\xff\xff", b"D\5\0\0\0\0",
+    b"S" + sized("\u20ac\0x".encode()), b"S" + sized(b"\xff\xfe"), b"x" + sized(b"abc"),
+    b"x" + sized(b"\xff"), b"T" + struct.pack(">q", 1_700_000_000),
+    b"T" + struct.pack(">q", 1_700_000_000_000), b"T" + struct.pack(">q", -5), b"T" + b"\xff" * 8,
+    b"T\x7f" + b"\xff" * 7, b"V", b"\0", b"A" + sized(b""), b"F" + sized(b""), DEEP])
+def test_each_type_of_a_header_comes_back_bit_for_bit(field: bytes) -> None:
+    """Beside another one, and as others see what is on the queue."""
+    given = tables.table({"k": field, "n": b"I\0\0\0\1"})
+    made = translation.outgoing(b"\x20\x00" + given, b"", TERMS, "", "A")
+    texts = dict(made.properties)
+    assert values_out(texts)["n"] == 1
+    assert translation.said(texts).first == given
+
+
+@pytest.mark.parametrize("field", [b"T\0\0\0\0\0\0\0\1", b"S" + sized(b"\xff")])
+def test_what_a_program_has_changed_counts(field: bytes) -> None:
+    """And not what the header was; of a message of an earlier version nobody sees it, and it comes
+    back."""
+    given = b"\x20\x00" + tables.table({"k": field})
+    texts = dict(translation.outgoing(given, b"", TERMS, "", "A").properties)
+    assert values_out(texts)["k"] is not None
+    changed = {**texts, **texts_in({"k": "new"})}
+    changed.pop("amqp.types")
+    assert translation.said(changed).first == tables.table({"k": b"S" + sized(b"new")})
+    earlier = {"amqp.headers": texts["amqp.headers"]}
+    assert translation.said(earlier).first == tables.table({"k": field})
+
+
+@pytest.mark.parametrize(("value", "field"), [
+    (True, b"t\1"), (Byte(-5), b"b\xfb"), (Ubyte(5), b"B\5"), (Short(5), b"s\0\5"),
+    (Ushort(5), b"u\0\5"), (Int(-5), b"I\xff\xff\xff\xfb"), (Uint(5), b"i\0\0\0\5"),
+    (5, b"l" + struct.pack(">q", 5)), (Ulong(5), b"l" + struct.pack(">q", 5)),
+    (Float(0.5), b"f" + struct.pack(">f", 0.5)), (0.1, b"d" + struct.pack(">d", 0.1)),
+    (1e300, b"d" + struct.pack(">d", 1e300)), (math.nan, b"d" + struct.pack(">d", math.nan)),
+    (b"\xff\0", b"x" + sized(b"\xff\0")), ("t\0", b"S" + sized(b"t\0")), (None, b"V"),
+    (Symbol("s"), b"S" + sized(b"s")), (Char("\u20ac"), b"S" + sized("\u20ac".encode())),
+    (UUID(int=5), b"S" + sized(str(UUID(int=5)).encode())),
+    (Timestamp(-1), b"l" + b"\xff" * 8), ([1, "a"], b"A" + sized(
+        b"l" + struct.pack(">q", 1) + b"S" + sized(b"a"))),
+    ({"a": 0.1}, b"F" + sized(b"\1ad" + struct.pack(">d", 0.1))),
+    (Decimal64(decimal_bytes("decimal64", "-1.50")), b"D\2\xff\xff\xff\x6a"),
+    (Decimal64(decimal_bytes("decimal64", "1E+3")), b"D\0\0\0\3\xe8")])
+def test_a_value_of_another_protocol_keeps_its_type(value: Any, field: bytes) -> None:
+    assert translation.said(texts_in({"k": value})).first == tables.table({"k": field})
+
+
+@pytest.mark.parametrize("value", [
+    Ulong((1 << 64) - 1), Described(Symbol("x"), 1), {1: 2},
+    *(Decimal64(decimal_bytes("decimal64", each)) for each in (
+        "NaN", "-Infinity", "1E+10", "3000000000", "-0", "1E-256"))])
+def test_a_value_without_a_type_here_is_refused_by_its_name(value: Any) -> None:
+    with pytest.raises(ValueError, match="the property 'kept'"):
+        translation.said(texts_in({"kept": value}))
+
+
+@pytest.mark.parametrize("when", [0, 1, 1_700_000_000, 1_700_000_000_123, 1 << 53])
+def test_times_come_back_in_seconds_or_in_what_was_said(when: int) -> None:
+    given = b"\0\x40" + when.to_bytes(8, "big")
+    made = translation.outgoing(given, b"", TERMS, "", "A")
+    assert translation.said(dict(made.properties)).last == given[2:]
+    with pytest.raises(Malformed):
+        translation.outgoing(b"\0\x40" + ((1 << 53) + 1).to_bytes(8, "big"), b"", TERMS, "", "A")
+
+
+@pytest.mark.parametrize("given", [
+    b"", b"\0", b"\0\0\0\5\1kV", b"\0\0\0\1\5", b"\0\0\0\3\1kt", b"\0\0\0\3\1kZ",
+    b"\0\0\0\3\1\xffV", b"\0\0\0\7\1kS\0\0\0\1", b"\0\0\0\4\1kVV\1", sized(
+        b"\1kF" + sized(b"\1aZ")), sized(b"\1kA" + sized(b"t"))])
+def test_bytes_that_are_no_table(given: bytes) -> None:
+    with pytest.raises(Malformed):
+        tables.fields(given)
+
+
+def test_a_table_nests_so_deep() -> None:
+    value = b"V"
+    for _ in range(1000):
+        value = b"A" + sized(value)
+    with pytest.raises(Malformed, match="deep"):
+        tables.fields(sized(b"\1k" + value))
 
 
 @pytest.mark.parametrize("given", [

@@ -2,8 +2,9 @@
 
 First everything is judged against what is there and what the rest of the file says, by the rules of
 the queue manager; if one is wrong the whole file is refused (DefinitionsRefused) with each mistake
-and its place. Then what differs is changed: queues in the order in which they name each other,
-exchanges, bindings, schedules, rights. Nothing is ever removed; what a file does not name stays.
+and its place. Then what differs is changed: queues in the order in which they name each other, keys
+of them that are paused, exchanges, bindings, schedules, rights. Nothing is ever removed; what a
+file does not name stays.
 
 Crash argument: each definition is one frame, one message or one rename of a file, so it is there
 wholly or not. A death in between leaves the first ones in force (DefinitionsStopped says how many);
@@ -40,6 +41,8 @@ from omq.base.services_conf import ServiceKind, load_services
 from omq.base.settings_file import conf_path
 from omq.cli.operate import connections
 from omq.cli.operate import definition_set as files
+from omq.cli.operate.definition_pauses import pause_steps
+from omq.cli.operate.definition_step import CHANGED, NEW, SAME, Step, in_order
 from omq.cli.operate.queue_hold import Pause, alter_file
 from omq.cli.operate.services_edit import replace_file, with_section_key
 from omq.core.engine.queue_judge import (
@@ -68,29 +71,13 @@ MISTAKES_MAX: Final = 100
 _Records = Mapping[str, Sequence[dict[str, Any]]]
 _NAMES_OTHERS: Final = ("target", "transmission", "expired_to", "dead_letter")
 _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "queues": (("name",), ("kind", "by", "keys")),
+    "queues": (("name",), ("kind", "by", "keys", "paused")),
     "exchanges": (("name", "kind"), ("auto_delete", "internal")),
     "bindings": (("exchange",), ("key", "queue", "to")),
     "schedules": (("name", "queue", "when"), ("by", "paused", *files.SCHEDULE_KEYS)),
     "rights": (("section", "who", "may"), ()),
 }
 """Of each list: the keys that a record must have, as texts, and those that it may have."""
-NEW, CHANGED, SAME = "defined", "altered", "the same"
-
-
-@dataclass(slots=True)
-class Step:
-    """One definition: what happens to it, and how; `work` is None when there is nothing to do."""
-
-    kind: str
-    name: str
-    outcome: str
-    work: Callable[[], object] | None = None
-    goes_after: tuple[str, ...] = ()
-
-    @property
-    def record(self) -> dict[str, str]:
-        return {"kind": self.kind, "name": self.name, "outcome": self.outcome}
 
 
 @dataclass(slots=True)
@@ -179,7 +166,8 @@ class _Judge:
         lists = self._lists(found)
         if self.mistakes:
             return Plan()
-        steps = _sorted(self._queues(lists["queues"]))
+        steps = in_order(self._queues(lists["queues"]))
+        steps += self._pauses(lists["queues"])
         durable = files.exchange_records(self._connection)
         steps += self._exchanges(lists["exchanges"], durable)
         steps += self._bindings(lists["bindings"], lists["exchanges"], durable)
@@ -321,6 +309,16 @@ class _Judge:
         if made.kind in (Kind.ALIAS, Kind.REMOTE):
             return {}
         return keys_of(conf_of(made.name, {}, load_common(self._location.conf_dir), self._there))
+
+    def _pauses(self, listed: Sequence[dict[str, Any]]) -> list[Step]:
+        """Keys to pause and to resume, when their queues are there."""
+        steps = []
+        for at, each in enumerate(listed):
+            with self._noted(_place("queues", at, each)):
+                there = self._there.get(each["name"])
+                steps += pause_steps(each, () if there is None else there.paused,
+                                     self._connection.queues, self._reason)
+        return steps
 
     # exchanges and bindings
 
@@ -480,15 +478,3 @@ def _identity(key: str, each: dict[str, Any]) -> tuple[str, ...]:
 
 def _place(key: str, at: int, each: dict[str, Any]) -> str:
     return f"{key}[{at}] ({escape(' '.join(_identity(key, each)), 80)})"
-
-
-def _sorted(steps: Sequence[Step]) -> list[Step]:
-    """Each after those that it names; in a ring, by name."""
-    left = {each.name: each for each in sorted(steps, key=lambda each: each.name)}
-    found: list[Step] = []
-    while left:
-        free = [each for each in left.values() if not any(
-            other in left and other != each.name for other in each.goes_after)]
-        for each in free or [next(iter(left.values()))]:
-            found.append(left.pop(each.name))
-    return found

@@ -2,7 +2,8 @@
 schedules, and the rights of authority.conf.
 
     {"version": 1,
-     "queues":    [{"name": "ORDERS", "kind": "local", "by": "run time", "keys": {"rate": "50/s"}}],
+     "queues":    [{"name": "ORDERS", "kind": "local", "by": "run time",
+                    "keys": {"limit_by": "group"}, "paused": ["tenant7"]}],
      "exchanges": [{"name": "shop", "kind": "topic", "auto_delete": false, "internal": false}],
      "bindings":  [{"exchange": "shop", "key": "order.*", "queue": "ORDERS"},
                    {"exchange": "shop", "key": "order.#", "to": "audit"}],
@@ -10,7 +11,8 @@ schedules, and the rights of authority.conf.
      "rights":    [{"section": "ORDERS", "who": "user:alice", "may": "put get"}]}
 
 `by` says where a queue or schedule was defined; `keys` are those that differ from what omq has
-by default, [*] of queues.conf included. A binding leads to a queue or (`to`) to another exchange.
+by default, [*] of queues.conf included; `paused` are all keys that are paused of a queue that has
+`limit_by`, or such keys. A binding leads to a queue or (`to`) to another exchange.
 Not in it: queues whose names begin with SYSTEM.,
 which make themselves; IDEL and POISON; temporary queues; messages; passwords and tokens.
 
@@ -30,7 +32,7 @@ from omq.base.defined_queue import conf_of, keys_of, load_common
 from omq.base.names import SPECIAL_NAMES
 from omq.base.settings_file import conf_path
 from omq.core.engine.queue_judge import SYSTEM_KEYS
-from omq.format.definition import Kind
+from omq.format.definition import HOLDING, Kind
 from omq.ipc.client.connection import Client
 from omq.ipc.client.queues import QueueInfo
 from omq.services.amqp091 import exchanges
@@ -39,6 +41,7 @@ from omq.tasks.schedule import Schedule
 from omq.tasks.schedules import Schedules
 
 VERSION: Final = 1
+LIMIT_BY: Final = "limit_by"
 RUN_TIME: Final = "run time"
 LISTS: Final = ("queues", "exchanges", "bindings", "schedules", "rights")
 """The lists of the file, in the order in which they take effect."""
@@ -71,7 +74,10 @@ def is_exported(info: QueueInfo) -> bool:
 
 
 def queue_record(info: QueueInfo) -> dict[str, Any]:
-    return {"name": info.name, "kind": info.kind, "by": info.by, "keys": said(info)}
+    keys = said(info)
+    record = {"name": info.name, "kind": info.kind, "by": info.by, "keys": keys}
+    return {**record, "paused": list(info.paused)} if info.paused or (
+        LIMIT_BY in keys and Kind(info.kind) in HOLDING) else record
 
 
 def said(info: QueueInfo) -> dict[str, str]:

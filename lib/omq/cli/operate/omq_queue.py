@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
@@ -144,16 +145,20 @@ def _offline(location: Location, options: argparse.Namespace) -> None:
     numbers = {name: number for number, name in index.queues.items()}
     out = {name: QueueInfo(name, Kind.LOCAL.value, _FILE, numbers.get(name, 0), 0, keys_of(conf))
            for name, conf in load_queues(location.conf_dir).items()}
+    paused = defaultdict[str, list[str]](list)
     for name, line in index.definitions.items():
         found = read_line(line)
-        if name not in out and found is not None and found.kind is not Kind.PAUSE:
+        if found is not None and found.kind is Kind.PAUSE:
+            paused[found.keys.get("queue", "")].append(found.keys.get("key", ""))
+        elif name not in out and found is not None:
             number = numbers.get(name, 0) if found.kind in HOLDING else 0
             out[name] = QueueInfo(name, found.kind.value, "run time", number, 0, found.keys)
     for name, number in numbers.items():
         out.setdefault(name, QueueInfo(name, Kind.LOCAL.value, "nobody", number, 0, {}))
     depth = index.tables.q_depth
     listed = [QueueInfo(each.name, each.kind, each.by, each.number,
-                        depth[each.number] if each.number else 0, each.keys)
+                        depth[each.number] if each.number else 0, each.keys,
+                        paused=tuple(sorted(paused[each.name])))
               for _, each in sorted(out.items())]
     if options.do is _list:
         return _table(listed, options)
@@ -168,6 +173,7 @@ def _print(info: QueueInfo, options: argparse.Namespace) -> None:
         return print_json(_record(info))
     lines = [f"{info.name}: {info.kind}, defined by {info.by}, number {info.number}"]
     lines += [f"  {key} = {escape(value)}" for key, value in info.keys.items()]
+    lines += [f"  key paused: '{escape(key)}'" for key in info.paused]
     lines += [f"  {key}: {value}" for key, value in info.facts.items()]
     sys.stdout.write("\n".join(lines) + "\n")
     return None
@@ -186,7 +192,8 @@ def _table(listed: list[QueueInfo], options: argparse.Namespace) -> None:
 
 def _record(info: QueueInfo) -> dict[str, Any]:
     told = asdict(info)
-    return {"queue": told.pop("name"), **told, "keys": dict(info.keys), "facts": dict(info.facts)}
+    return {"queue": told.pop("name"), **told, "keys": dict(info.keys), "facts": dict(info.facts),
+            "paused": list(info.paused)}
 
 
 def _keys(options: argparse.Namespace) -> dict[str, str]:

@@ -3,26 +3,23 @@
 Each is a line among the definitions (format.definition, kind "pause"), so it is journaled by a
 DEFINE frame, kept by checkpoints in poolctrl, taken back by UNDEFINE, and the same after every
 restart; an older omq keeps the line as one that it does not understand, and hands out. It belongs
-to the queue's name: it follows a rename, and goes with the queue. On a queue without `limit_by` it
-waits until there is one.
+to the queue's name: it follows a rename, and goes with the queue; of a queue that is rolled over
+both have it. On a queue without `limit_by` it waits until there is one.
 
 In the middle of a crash: the frame is in the journal or not, and so is the pause.
-Errors: WrongKind, UnknownQueue, BadDefinition, TooManyQueues, SpoolFull.
+Errors: WrongKind.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
-from omq.base.errors import BadDefinition, WrongKind
-from omq.base.names import escape
+from omq.base.errors import WrongKind
 from omq.core.engine import limited
 from omq.core.engine.state import Core
-from omq.format.definition import LINE_BYTES_MAX, Definition, Kind
+from omq.format.definition import LINE_BYTES_MAX, Definition, pause_line
 from omq.format.journal import FrameFlag, FrameType
 
-KEY_CHARACTERS_MAX: Final = 200
 NAME_BYTES: Final = 16
 
 
@@ -38,20 +35,16 @@ class Pauses:
         return sorted(line.keys.get("key", "") for line in self.lines.values()
                       if line.keys.get("queue") == queue)
 
-    def check(self, queue: str, key: str, *, keyed: bool) -> None:
-        """May this key be paused? WrongKind, BadDefinition."""
+    def check(self, queue: str, *, keyed: bool) -> None:
+        """May keys of it be paused? WrongKind."""
         if not keyed:
             raise WrongKind(queue=queue, kind="without keys",
                             reason="limit_by says what the key of a message is; "
                                    "get=inhibited holds all of the queue")
-        if len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
-            raise BadDefinition(queue=queue, key="key", reason=f"{escape(key, 32)}: not a key",
-                                allowed=f"up to {KEY_CHARACTERS_MAX} printable characters")
 
     def line(self, queue: str, key: str) -> Definition:
         """What is written down of a pause."""
-        digest = blake2b(f"{queue}\0{key}".encode(), digest_size=5).hexdigest().upper()
-        return Definition(f"PAUSE.{digest}", Kind.PAUSE, {"queue": queue, "key": key})
+        return pause_line(queue, key)
 
     def pause(self, line: Definition) -> None:
         """It is in force when its frame is; the caller has checked and reserved."""
@@ -71,6 +64,10 @@ class Pauses:
         """Frames and bytes that `renamed` and `removed` take."""
         count = len(self.of(queue))
         return 2 * count, (LINE_BYTES_MAX + NAME_BYTES) * count
+
+    def lines_as(self, queue: str, new: str) -> list[Definition]:
+        """What would be written down if a queue with the same pauses were called `new`."""
+        return [self.line(new, key) for key in self.of(queue)]
 
     def renamed(self, queue: str, new: str) -> None:
         """They follow the queue."""

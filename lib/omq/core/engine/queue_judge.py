@@ -11,8 +11,8 @@ from typing import Final
 from omq.base import limits
 from omq.base.config import QUEUE_KEYS, QueueConf
 from omq.base.errors import BadDefinition
-from omq.base.names import SPECIAL_NAMES
-from omq.format.definition import LINE_BYTES_MAX, Definition, Kind
+from omq.base.names import SPECIAL_NAMES, escape
+from omq.format.definition import LINE_BYTES_MAX, Definition, Kind, pause_line
 
 NOTE: Final = "note"
 """What a program writes down next to a queue that it made, for programs; omq does not look into
@@ -27,6 +27,7 @@ OWN_KEYS: Final[dict[Kind, tuple[str, ...]]] = {
 """What may be said of a queue of each kind."""
 SYSTEM_KEYS: Final = ("model", "owner", "born", "drains")
 """What the manager says of one."""
+KEY_CHARACTERS_MAX: Final = 200
 LIFETIMES: Final = ("temporary", "permanent")
 Definitions = Mapping[str, Definition]
 
@@ -36,6 +37,14 @@ def judge_line(definition: Definition) -> None:
     if len(definition.line()) > LINE_BYTES_MAX:
         raise BadDefinition(queue=definition.name, key="all of it", reason="too long",
                             allowed=f"{LINE_BYTES_MAX} bytes")
+
+
+def judge_key(queue: str, key: str) -> None:
+    """It may be paused (core.engine.key_pauses)."""
+    if len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
+        raise BadDefinition(queue=queue, key="key", reason=f"{escape(key, 32)}: not a key",
+                            allowed=f"up to {KEY_CHARACTERS_MAX} printable characters")
+    judge_line(pause_line(queue, key))
 
 
 def judge_alias(definition: Definition, definitions: Definitions, exists: Callable[[str], bool]

@@ -34,6 +34,7 @@ from omq.core.engine.queue_judge import (
     OWN_KEYS,
     SYSTEM_KEYS,
     judge_alias,
+    judge_key,
     judge_lifetime,
     judge_line,
     judge_remote,
@@ -130,7 +131,7 @@ class Queues(QueueBook):
             raise QueueOfFile(queue=name)
         self._unused(name)
         moved = replace(old, name=new)
-        self._room(moved)
+        self._room(moved, *self.pauses.lines_as(name, new))
         frames, more = self.pauses.reserve(name)
         self._core.block.reserve(3 + frames,
                                  LINE_BYTES_MAX + 2 * limits.QUEUE_NAME_BYTES + more)
@@ -159,25 +160,32 @@ class Queues(QueueBook):
         drained = Definition(aside, Kind.LOCAL, {
             **keys, "put": "inhibited",
             "drains": "yes" if self._core.rules[number].expires else KEEPING})
-        self._room(drained)
+        paused = self.pauses.lines_as(name, aside)
+        self._room(drained, *paused)
         fresh = self.rows.choose()
-        self._core.block.reserve(3, LINE_BYTES_MAX + 2 * limits.QUEUE_NAME_BYTES)
+        self._core.block.reserve(3 + len(paused), LINE_BYTES_MAX * (1 + len(paused))
+                                 + 2 * limits.QUEUE_NAME_BYTES)
         self.rows.take(fresh)
         self.numbers[aside], self.numbers[name] = number, fresh
         self.confs[aside] = replace(conf, name=aside, put_allowed=False)
         self._tell(drained)
+        for line in paused:  # what an operator held of it stays held, here and there
+            self.pauses.pause(line)
         self._name(aside)
         self._name(name)
+        self.pauses.apply(name, fresh)
 
-    def pause(self, name: str, key: str, *, resume: bool = False) -> None:
-        """Nothing of this key is handed out any more, or (`resume`) it is again."""
+    def pause(self, name: str, key: str, *, resume: bool = False, keyed: bool = True) -> None:
+        """Nothing of this key is handed out any more, or (`resume`) it is again. `keyed` False:
+        also of a queue without `limit_by`, where the pause waits for that."""
         number = self.number(name)
         self._core.block.reserve(1, LINE_BYTES_MAX)
         if resume:
             self.pauses.resume(name, key)
         else:
             limits = self._core.rules[number].limits
-            self.pauses.check(name, key, keyed=limits is not None and limits.keyed)
+            self.pauses.check(name, keyed=not keyed or (limits is not None and limits.keyed))
+            judge_key(name, key)
             self._room(line := self.pauses.line(name, key))
             self.pauses.pause(line)
         self.pauses.apply(name, number)
@@ -224,11 +232,12 @@ class Queues(QueueBook):
         judge_ring(name, {**self.confs, name: conf})
         return conf
 
-    def _room(self, definition: Definition) -> None:
-        judge_line(definition)
+    def _room(self, *definitions: Definition) -> None:
+        for each in definitions:
+            judge_line(each)
         room = definitions_room(self._settings.dedupe_clients_max)
         used = sum(len(line) + 1 for line in self.lines())
-        if used + len(definition.line()) + 1 > room:
+        if used + sum(len(each.line()) + 1 for each in definitions) > room:
             raise TooManyQueues(limit=room, what="bytes of definitions")
 
 

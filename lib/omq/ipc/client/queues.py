@@ -28,7 +28,8 @@ _TRUTH = {True: "yes", False: "no"}
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
     """A queue. `kind`: local, alias, model, temporary, remote, transmission; `by`: who defines it
-    (queues.conf, run time, or nobody any more); `facts`: what is on it (of `show` only)."""
+    (queues.conf, run time, or nobody any more); `facts`: what is on it (of `show` only); `paused`:
+    its keys of which nothing is handed out."""
 
     name: str
     kind: str
@@ -37,6 +38,7 @@ class QueueInfo:
     messages: int
     keys: Mapping[str, str]
     facts: Mapping[str, int | str] = field(default_factory=dict)
+    paused: tuple[str, ...] = ()
 
 
 class QueueCommands:
@@ -87,11 +89,13 @@ class QueueCommands:
             if not answer["left"] or not answer["cleared"]:
                 return cleared
 
-    def pause(self, name: str, key: str, *, reason: str = "") -> None:
+    def pause(self, name: str, key: str, *, keyed: bool = True, reason: str = "") -> None:
         """Hand out nothing of this key of a queue with `limit_by` any more, over every restart,
         until `resume`. `key`: a group id or a property's value; "": messages without one. What
-        readers have is theirs."""
-        self._do("pause", name, reason, key=arguments.text(key, "key"))
+        readers have is theirs. `keyed` False: also of a queue without `limit_by` (else WrongKind),
+        where it waits for that."""
+        self._do("pause", name, reason, key=arguments.text(key, "key"),
+                 keyed=arguments.flag(keyed, "keyed"))
 
     def resume(self, name: str, key: str, *, reason: str = "") -> None:
         """Hand out messages of this key again; one that is not paused stays so."""
@@ -148,4 +152,5 @@ def _texts(keys: Mapping[str, Value]) -> dict[str, str | None]:
 def _info(told: Mapping[str, Any]) -> QueueInfo:
     return QueueInfo(
         str(told["queue"]), str(told["kind"]), str(told["by"]), int(told["number"]),
-        int(told["messages"]), told["keys"], told.get("facts", {}))
+        int(told["messages"]), told["keys"], told.get("facts", {}),
+        tuple(told.get("paused", ())))

@@ -200,7 +200,8 @@ class QueuePlane:
 
     def _pause(self, session: Session, name: str, question: Question) -> Question:
         self._engine.queues.pause(name, str(question.get("key", "")),
-                                  resume=question["do"] == "resume")
+                                  resume=question["do"] == "resume",
+                                  keyed=question.get("keyed") is not False)
         return {}
 
     def _truncate(self, session: Session, name: str, question: Question) -> Question:
@@ -366,6 +367,7 @@ def defined(engine: Engine, name: str) -> dict[str, Any]:
         "queue": name, "kind": kind.value if kind else "", "number": number,
         "by": RUN_TIME if definition is not None else FILE if conf is not None else NOBODY,
         "keys": {**(keys_of(conf) if conf is not None else {}), **keys},
+        "paused": queues.pauses.of(name),
         "messages": engine.index.q_depth[number] if number else 0}
 
 

@@ -17,18 +17,19 @@ from omq.base.settings import Settings
 from omq.ipc.client.browsed import Browsed
 from omq.ipc.client.connection import Client
 from omq.services.amqp import translation
-from omq.services.amqp.taker import Ear, TakenMessage
+from omq.services.amqp.taker import Ear, TakenMessage, fits_link
 from omq.services.amqp.untranslatable import Untranslatable
 
 
 class Browser:
-    """Its methods are for the event loop."""
+    """Its methods are for the event loop. `message_max`: as of a Taker; what is longer is left
+    out."""
 
     def __init__(self, connect: Callable[[], Client], queue: str, where: str, settings: Settings,
-                 ear: Ear) -> None:
+                 ear: Ear, message_max: int = 0) -> None:
         self._connect, self._queue, self._where = connect, queue, where
         self._batch_max, self._ear = settings.amqp_batch_messages_max, ear
-        self._size_max = settings.amqp_message_bytes_max
+        self._size_max, self._message_max = settings.amqp_message_bytes_max, message_max
         self._loop = asyncio.get_running_loop()
         self._changed: Final = threading.Condition()
         self._limit = self._seen = self._bytes_limit = self._bytes = 0
@@ -104,7 +105,10 @@ class Browser:
     def _given(self, row: Browsed) -> TakenMessage | None:
         """None: it went while it was looked at, or is nothing for a client of AMQP."""
         try:
-            return (TakenMessage(None, translation.encoded(row))
-                    if row.size <= self._size_max else None)
+            if row.size > self._size_max:
+                return None
+            data = translation.encoded(row)
+            fits_link(len(data), self._message_max)
+            return TakenMessage(None, data)
         except (BodyUnavailable, BodyDamaged, NoMessage, Untranslatable):
             return None

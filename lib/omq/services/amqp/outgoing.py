@@ -287,7 +287,9 @@ class Outgoing(Enrolling):
             return
         self._counted, self._address = True, address
         given = (self._host.connect, address.queues[0], where, self._host.policy.settings, self)
-        self._taker = Browser(*given) if self._browses else Taker(*given, self._host.hands)
+        most = self._link.remote_max_message_size
+        self._taker = Browser(*given, most) if self._browses else Taker(
+            *given, self._host.hands, most)
         self._host.takers.add(self._taker)
 
     def _close(self, why: str, reason: str) -> None:

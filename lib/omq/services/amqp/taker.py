@@ -66,11 +66,13 @@ class Ear(Protocol):
 
 
 class Taker(ReaderTurns):
-    """See the module. Its methods are for the event loop."""
+    """See the module. Its methods are for the event loop. `message_max`: bytes of an encoded
+    message that its client takes, 0: as many as amqp_message_bytes_max says of its body."""
 
     def __init__(self, connect: Callable[[], Client], queue: str, where: str, settings: Settings,
-                 ear: Ear, hands: ThreadPool) -> None:
+                 ear: Ear, hands: ThreadPool, message_max: int = 0) -> None:
         super().__init__(connect, queue, where, hands)
+        self._message_max = message_max
         self._ear = ear
         self._batch_max = settings.amqp_batch_messages_max
         self._size_max = settings.amqp_message_bytes_max
@@ -348,9 +350,12 @@ class Taker(ReaderTurns):
                                      f"given: {self._size_max} (amqp_message_bytes_max)")
             if message.size > PIECES_BYTES and (head := translation.encoded_head(message)):
                 foot = translation.footer(message)
+                fits_link(len(head) + message.size + len(foot), self._message_max)
                 self._pouring = message, chain(message.pieces(), [foot] if foot else [])
                 return TakenMessage(message, head, ends=False)
-            return TakenMessage(message, translation.encoded(message))
+            data = translation.encoded(message)
+            fits_link(len(data), self._message_max)
+            return TakenMessage(message, data)
         except (BodyUnavailable, BodyDamaged, Untranslatable) as error:
             with suppress(LeaseLost):  # it was taken back meanwhile
                 message.fail(str(error))
@@ -367,6 +372,14 @@ class Taker(ReaderTurns):
         if data is None:
             self._pouring = None
         return TakenMessage(message, data or b"", begins=False, ends=data is None)
+
+
+def fits_link(size: int, message_max: int) -> None:
+    """Untranslatable: the client says that it takes no message of so many bytes. It would end its
+    link, attach anew, and be given the same one."""
+    if 0 < message_max < size:
+        raise Untranslatable("", f"{size} bytes with its properties are more than its receiver "
+                             f"takes: {message_max} (max-message-size of its link)")
 
 
 def _at_once(what: Callable[[], None]) -> None:

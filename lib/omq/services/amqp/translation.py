@@ -132,7 +132,7 @@ def _said(fields: list[Any], terms: Terms, properties: dict[str, str]) -> dict[s
     `properties`. `expires`: milliseconds since 1970."""
     fields = [*fields, *[None] * (_FIELDS - len(fields))]
     for place, name in _TEXTS.items():
-        if value := fields[place]:
+        if (value := fields[place]) is not None:
             properties[name] = _text(value)
     if user := fields[_USER]:
         if not isinstance(user, bytes) or user != terms.user.encode():
@@ -142,10 +142,12 @@ def _said(fields: list[Any], terms: Terms, properties: dict[str, str]) -> dict[s
         "message_id": ids.kept(fields[_ID], "message-id", properties),
         "correlation_id": ids.kept(fields[_CORRELATION], "correlation-id", properties),
         "group_id": ids.kept(fields[_GROUP], "group-id", properties)}
-    if found["group_id"] and fields[_SEQUENCE]:
+    if fields[_SEQUENCE]:  # 0 is what it is where nobody says it
         properties[PREFIX + "group-sequence"] = str(int(fields[_SEQUENCE]))
-    if created := fields[_CREATED]:
-        properties[PREFIX + "creation-time"] = repr(int(created) / 1000)
+    if (created := fields[_CREATED]) is not None:
+        properties[PREFIX + "creation-time"] = said = repr(int(created) / 1000)
+        if round(float(said) * 1000) != created:
+            raise Malformed("a creation-time that no clock has")
     if fields[_EXPIRY]:
         found["expires"] = int(fields[_EXPIRY])
     if address := fields[_REPLY_TO]:
@@ -274,7 +276,7 @@ def _fields(fields: list[Any], texts: dict[str, str]) -> None:
         fields[_USER] = user.encode()
     texts.pop(PREFIX + "expiration", "")  # of AMQP 0-9-1: the ttl says what is left of it
     for place, name in _TEXTS.items():
-        if text := texts.pop(name, ""):
+        if (text := texts.pop(name, None)) is not None:
             fields[place] = Symbol(text) if place in _SYMBOLS else text
 
 

@@ -42,7 +42,7 @@ class Takes:
         self.held = 0  # not settled
         self.over = self._through = False
         self.taker = ContentTaker(host.connect, address.queues[0], host.policy.settings, self,
-                                  host.hands)
+                                  host.hands, self._session.frame_max)
         host.takers.add(self.taker)
         self._session.directory.takes(self)
 

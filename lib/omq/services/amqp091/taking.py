@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from omq.base.errors import BodyDamaged, BodyUnavailable, LeaseLost, OmqError
 from omq.base.settings import Settings
+from omq.fast.amqp091_frames import OVERHEAD
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.services.amqp.outcomes import LIGHT
@@ -34,10 +35,13 @@ class Content(TakenMessage):
 
 
 class ContentTaker(Taker):
-    """See the module."""
+    """See the module. `frame_max`: bytes of a frame that its client takes. A header cannot be
+    split, and one that is longer would end the connection, and the next one, for ever; so such a
+    message is not given: it has failed, and goes to POISON in the end, with the reason."""
 
     def __init__(self, connect: Callable[[], Client], queue: str, settings: Settings, ear: Ear,
-                 hands: ThreadPool) -> None:
+                 hands: ThreadPool, frame_max: int) -> None:
+        self._frame_max = frame_max
         self._known: dict[bytes, WrittenProperties] = {}  # of turns: what was made of properties
         super().__init__(connect, queue, "", settings, ear, hands)
 
@@ -67,6 +71,9 @@ class ContentTaker(Taker):
                         self._known.clear()
                     self._known[raw] = said
             head = translation.head_of(message, said)
+            if len(head) + OVERHEAD > self._frame_max:
+                raise ValueError(f"its header needs a frame of {len(head) + OVERHEAD} bytes, and "
+                                 f"its consumer takes {self._frame_max} (frame-max)")
             return Content(message, message.body, said=said, head=head,
                            redelivered=message.redelivered or message.attempts > 0)
         except (BodyUnavailable, BodyDamaged, *UNREADABLE) as error:

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pamqp import commands, decode, encode
+from pamqp import commands
 
 from omq.amqp.property_kinds import texts_in, values_out
 from omq.base.errors import BadArgument, BadName, OmqError
 from omq.base.names import check_queue_name
 from omq.fast import amqp091_properties as properties
-from omq.format.amqp_types import Malformed
 from omq.format.message import Said
 from omq.ipc.client.message import Message
 from omq.ipc.wire.outgoing import Outgoing
@@ -25,13 +24,13 @@ from omq.services.amqp import ids
 from omq.services.amqp.ids import PREFIX
 from omq.services.amqp.translation import PRIORITY_MAX, RESERVED, Terms
 from omq.services.amqp.untranslatable import UNREADABLE
+from omq.services.amqp091 import tables
 from omq.services.amqp091.refusals import NOT_IMPLEMENTED, PRECONDITION_FAILED, Refused
 
 PERSISTENT: Final = 2
 HEADERS: Final = PREFIX + "headers"
 _TEXTS: Final = {"content_type": "content-type", "content_encoding": "content-encoding",
                  "message_type": "type", "app_id": "app-id"}
-_SIMPLE: Final = (str, bool, int, float, bytes, type(None))
 _CREATED: Final = PREFIX + "creation-time"
 _REPLY_TO: Final = PREFIX + "reply-to"
 _EXPIRATION: Final = PREFIX + "expiration"
@@ -43,7 +42,6 @@ _DELAY: Final = "x-delay"
 """As the delayed message exchange has it."""
 _EXCHANGE: Final = PREFIX + "exchange"
 _KEY: Final = PREFIX + "routing-key"
-_EMPTY_TABLE: Final = 4  # bytes: its size
 _HEADER: Final = b"\x00\x3c\x00\x00"
 _TTL_MAX_MS: Final = 100 * 366 * 86_400_000
 
@@ -56,7 +54,7 @@ def outgoing(raw: bytes, body: bytes, terms: Terms, exchange: str, key: str) -> 
         texts[_EXCHANGE] = exchange
     if exchange or not is_queue_name(key):
         texts[_KEY] = key
-    headers = _headers(given.get("headers", b""))
+    headers = tables.fields(given["headers"]) if "headers" in given else {}
     for name in ("CC", "BCC"):
         if name in headers:
             raise Refused(NOT_IMPLEMENTED, f"the header {name} is not there")
@@ -64,11 +62,18 @@ def outgoing(raw: bytes, body: bytes, terms: Terms, exchange: str, key: str) -> 
         if name.startswith(RESERVED):
             raise Refused(PRECONDITION_FAILED, f"a header may not be named {name}")
     try:
-        simple = {name: value for name, value in headers.items() if type(value) in _SIMPLE}
+        simple: dict[str, Any] = {}
+        rest: dict[str, tables.Field] = {}
+        for name, header in headers.items():
+            known, exact, value = tables.simple(header)
+            if known:
+                simple[name] = value
+            if not exact:  # it comes back as it was, whatever others see of it
+                rest[name] = header
         if simple:
             texts.update(texts_in(simple))
-        if rest := {name: value for name, value in headers.items() if name not in simple}:
-            texts[HEADERS] = encode.field_table(rest).hex()
+        if rest:
+            texts[HEADERS] = tables.table(rest).hex()
         for field, name in _TEXTS.items():
             if text := given.get(field):
                 texts[PREFIX + name] = text
@@ -84,10 +89,11 @@ def outgoing(raw: bytes, body: bytes, terms: Terms, exchange: str, key: str) -> 
                                        texts)}
         if reply := given.get("reply_to"):
             said.update(_reply_to(reply, texts))
-        if delay := headers.get(_DELAY):
-            if type(delay) is not int or not 0 < delay <= _TTL_MAX_MS:
+        delay: Any = simple.get(_DELAY, rest.get(_DELAY))
+        if delay:
+            if not isinstance(delay, int) or delay is True or not 0 < delay <= _TTL_MAX_MS:
                 raise Refused(PRECONDITION_FAILED, f"{_DELAY} is not a number of milliseconds")
-            said["delay_s"] = delay / 1000
+            said["delay_s"] = int(delay) / 1000
         if expiration := given.get("expiration"):
             said["expiry_s"] = _expiry_s(expiration)
             texts[_EXPIRATION] = expiration
@@ -107,16 +113,6 @@ def _said_of(given: dict[str, Any]) -> int:
     return (_LEFT_OPEN | (_ID if given.get("message_id") else 0)
             | (0 if given.get("priority") is None else _PRIORITY)
             | (0 if mode is None else _PERSISTENT if mode == PERSISTENT else _TRANSIENT))
-
-
-def _headers(table: bytes) -> dict[str, Any]:
-    """Malformed."""
-    if len(table) <= _EMPTY_TABLE:
-        return {}
-    try:
-        return dict(decode.field_table(table)[1])
-    except Exception as error:  # whatever a hostile table makes of the codec
-        raise Malformed(f"a table: {type(error).__name__}") from error
 
 
 def is_queue_name(name: str) -> bool:
@@ -182,12 +178,13 @@ def said(texts: dict[str, str]) -> WrittenProperties:
     for each in (message_id, correlation_id, reply_to, expiration):
         properties.short(each or "")
     rest = texts.pop(HEADERS, "")
-    headers = {name: _field(value) for name, value in values_out(texts).items()
+    headers = {name: tables.field(name, value) for name, value in values_out(texts).items()
                if not name.startswith(PREFIX)} if texts else {}
     if rest:
-        headers |= decode.field_table(bytes.fromhex(rest))[1]
+        headers |= {name: field for name, field in tables.fields(bytes.fromhex(rest)).items()
+                    if name not in headers or tables.same(field, headers[name])}
     if headers:
-        found["headers"] = encode.field_table(headers)
+        found["headers"] = tables.table(headers)
     return WrittenProperties(exchange, key, message_id, correlation_id, reply_to,
                              expiration, *properties.written(found))
 
@@ -212,16 +209,6 @@ def head_of(message: Message, what: WrittenProperties) -> bytes:
         known.correlation if what.correlation_id is None else what.correlation_id,
         what.reply_to or (_reply_queue(message) if known.replies else ""),
         message_id, what.expiration)
-
-
-def _field(value: Any) -> Any:
-    """A value as a table of 0-9-1 has it."""
-    if isinstance(value, bytes):
-        return bytes(value)
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return value if value is None else str(value)
 
 
 def _reply_queue(message: Message) -> str:
