@@ -37,10 +37,12 @@ Errors: those of containers.remove. What keeps a container from being used again
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +64,11 @@ _OFFER: Final = re.compile(
     r"([0-9]{1,18})\.([0-9]{1,12})\.([0-9a-f]{16})\.([0-9a-z]{7})\.([0-9a-z]{7})", re.ASCII)
 _MAGIC: Final = b"OMQSPARE"
 _NONCE_BYTES: Final = 8
+_NONCE: Final = re.compile(rb"[0-9a-f]{16}")
+PREFIX: Final = "zz"
+"""Of the items of spares: who looks for those that were left opens no others. It proves nothing."""
+_MADE_MAX: Final = 2 * OFFERS_MAX
+_ALL: Final = 36**7
 LABEL_BYTES: Final = len(_MAGIC) + containers.REF_BYTES + 2 * _NONCE_BYTES
 
 
@@ -182,13 +189,16 @@ def _own(paths: SpoolPaths, ref: str) -> File | None:
                                os.O_RDWR | os.O_NONBLOCK)
     except OSError:
         return None
-    found = disk.fstat(fd)
     file = File(fd, containers.path_of(paths, ref), "container")
-    if (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == os.geteuid()
-            and stat.S_IMODE(found.st_mode) == FILE_MODE):
+    if _usable(disk.fstat(fd)):
         return file
     file.close()
     return None
+
+
+def _usable(found: os.stat_result) -> bool:
+    return (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == os.geteuid()
+            and stat.S_IMODE(found.st_mode) == FILE_MODE)
 
 
 # who looks
@@ -199,11 +209,16 @@ def is_spare(paths: SpoolPaths, ref: str) -> bool:
     try:
         file = containers.open_item(paths, ref)
         try:
-            return file.read(LABEL_BYTES, 0).startswith(_label(ref, ""))
+            return _is_label(file, ref)
         finally:
             file.close()
     except (OmqError, FileNotFoundError):
         return False
+
+
+def _is_label(file: File, ref: str) -> bool:
+    found, label = file.read(LABEL_BYTES, 0), _label(ref, "")
+    return found.startswith(label) and _NONCE.fullmatch(found[len(label):]) is not None
 
 
 def offered(paths: SpoolPaths) -> set[str]:
@@ -237,6 +252,8 @@ class Recycler:
 
     def __init__(self, paths: SpoolPaths, settings: Settings) -> None:
         self._paths, self._settings = paths, settings
+        self._made: dict[str, None] = {}  # references that were offered, the oldest first
+        self._folders: Iterator[str] = iter(())  # of data/, not looked through yet
 
     def open(self) -> None:
         """The folder is there, and nothing in it that a predecessor left. Where it cannot be made,
@@ -245,27 +262,31 @@ class Recycler:
             with contextlib.suppress(OSError):
                 durable.current().mkdir(str(self._paths.spares), DIRECTORY_MODE)
         self.give_back()
+        with contextlib.suppress(DiskError):
+            self._folders = iter(durable.list_directory(self._paths.data))
 
     def end(self, ref: str) -> bool:
         """Remove a container, or make it a spare; False: it is gone already. In both cases a power
         cut cannot bring it back under its name."""
-        paths, made = self._paths, None
+        paths = self._paths
+        self.look_behind(1)
         if not ref.startswith("~/data/") or (file := _own(paths, ref)) is None:
             return containers.remove(paths, ref)
         try:
             if not self._has_room(size := file.size()):
                 return containers.remove(paths, ref)
             durable.step("container.before_unlink", file.path)
-            made = self._renamed(file, ref)
-            if made is None:
+            if (offer := self._renamed(file, ref, size)) is None:
                 return containers.remove(paths, ref)
-            offer = self._made(made, size)
-            if not self._ready(file, offer):
-                return containers.remove(paths, made)
+            durable.sync_removal(file.path.parent)
+            if not durable.current().alone(file.fd):  # it was being opened by its old name
+                return containers.remove(paths, offer.ref)
         finally:
             file.close()
-        if not self._offer(offer):
-            containers.remove(paths, made)
+        if self._offer(offer):
+            self._made[offer.ref] = None
+        else:
+            containers.remove(paths, offer.ref)
         return True
 
     def _has_room(self, size: int) -> bool:
@@ -279,6 +300,8 @@ class Recycler:
             return False
         if not LABEL_BYTES <= size <= most:
             return False
+        if len(self._made) >= _MADE_MAX:
+            self._take_back_made()
         now_s = clock.wall_ns() // clock.NS_PER_S
         resting = sorted(offers(self._paths), key=lambda each: each.time_s)
         held = sum(each.size for each in resting)
@@ -294,48 +317,40 @@ class Recycler:
             held -= each.size
         return True
 
-    def _renamed(self, file: File, ref: str) -> str | None:
-        """Its new reference, in the same directory: one change of it, which a power cut leaves
-        whole or not at all. None: it has its old one."""
-        disk, root = durable.current(), self._paths.root
-        folder = ref.rpartition("/")[0]
-        for _ in range(3):
-            made = f"{folder}/{containers.new_item_ref().rpartition('/')[2]}"
-            path = containers.path_of(self._paths, made)
-            try:
-                disk.close(disk.open_beneath(str(root), containers.relative_path(made),
-                                             os.O_RDWR | os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                continue
-            except OSError:
+    def _renamed(self, file: File, ref: str, size: int) -> Offer | None:
+        """It has a new name in its directory, which is one change of it, and first the label, on
+        the disk: what has the name and is nobody's says so, whatever comes between. None: it has
+        its old name. Nobody opens it meanwhile, and in the end nobody has it open."""
+        disk = durable.current()
+        try:
+            disk.lease(file.fd)
+            if not _usable(disk.fstat(file.fd)):  # it was given out before the lease
                 return None
-            try:
-                disk.rename(str(file.path), str(path))
-            except OSError:
-                durable.unlink(path, sync=False)
-                return None
-            file.path = path
-            return made
+            for _ in range(3):
+                offer = self._new_offer(ref, size)
+                if disk.pwritev(file.fd, [offer.label], 0) != LABEL_BYTES:
+                    return None
+                disk.fdatasync(file.fd)
+                path = containers.path_of(self._paths, offer.ref)
+                try:
+                    disk.rename_new(str(file.path), str(path))
+                except FileExistsError:
+                    continue
+                file.path = path
+                with contextlib.suppress(OSError):  # the kernel has ended it: somebody waited long
+                    disk.release(file.fd)
+                return offer
+        except OSError:  # it is removed, as all were once
+            pass
         return None
 
-    def _made(self, ref: str, size: int) -> Offer:
+    def _new_offer(self, ref: str, size: int) -> Offer:
         nonce, now_s = _nonce(), clock.wall_ns() // clock.NS_PER_S
-        _, _, folder, item = ref.split("/")
+        folder = ref.split("/")[2]
+        item = PREFIX + containers.new_item_ref().rpartition("/")[2][len(PREFIX):]
+        ref = f"~/data/{folder}/{item}"
         return Offer(f"{size}.{now_s}.{nonce}.{folder}.{item}", ref, size, now_s,
                      _label(ref, nonce))
-
-    def _ready(self, file: File, offer: Offer) -> bool:
-        """It is this process's alone, says that it is a spare, and its old name is off the disk."""
-        disk = durable.current()
-        if not disk.alone(file.fd):
-            return False
-        try:
-            if disk.pwritev(file.fd, [offer.label], 0) != LABEL_BYTES:
-                return False
-        except OSError:
-            return False
-        durable.sync_removal(file.path.parent)
-        return disk.alone(file.fd)  # nor had it been about to be opened by its old name
 
     def _offer(self, offer: Offer) -> bool:
         disk = durable.current()
@@ -355,3 +370,42 @@ class Recycler:
         for each in offers(self._paths):
             with contextlib.suppress(DiskError, BadItemRef):
                 self._remove(each)
+        self._take_back_made()
+
+    def look_behind(self, folders: int = _ALL) -> None:
+        """Take back what dead processes left in so many of the directories that were there at the
+        start."""
+        for folder in itertools.islice(self._folders, folders):
+            with contextlib.suppress(DiskError):
+                items = durable.list_directory(self._paths.data / folder)
+                refs = [f"~/data/{folder}/{item}" for item in items if item.startswith(PREFIX)]
+                self._take_back(refs)
+
+    def _take_back_made(self) -> None:
+        """Forget those that have been taken and written over, and those that are gone. Of those
+        whose taker holds on to them some are left to the next start."""
+        self._made = dict.fromkeys(self._take_back(list(self._made))[-_MADE_MAX // 2:])
+
+    def _take_back(self, refs: list[str]) -> list[str]:
+        """Remove the spares among these that are not offered and that nobody has: their takers
+        died. The others that are spares yet."""
+        offered_now = {each.ref for each in offers(self._paths)} if refs else set()
+        return [ref for ref in refs if ref in offered_now or not self._taken_back(ref)]
+
+    def _taken_back(self, ref: str) -> bool:
+        """Whether it is no spare, or none any more. A lease is asked for where there is a label
+        alone: who opens the body of a message need not wait."""
+        try:
+            if not is_spare(self._paths, ref) or (file := _own(self._paths, ref)) is None:
+                return True
+        except DiskError:
+            return False
+        try:
+            durable.current().lease(file.fd)  # a taker that comes is refused, and passes it over
+            if _is_label(file, ref):
+                containers.remove(self._paths, ref, sync=False)
+        except (OSError, DiskError):
+            return False
+        finally:
+            file.close()
+        return True

@@ -135,7 +135,10 @@ def _take_away(paths: SpoolPaths, name: str) -> bool:
     """Whether it is removed. One that cannot be is reported, and holds up none of the others."""
     try:
         withdraw(paths, name)
-        return containers.remove(paths, name)
+        removed = containers.remove_unused(paths, name)
+        if removed is None:
+            say(NAME, f"{name} stays: a program has it open, which may be about to put it")
+        return bool(removed)
     except DiskError as error:
         say(NAME, str(error))
         return False

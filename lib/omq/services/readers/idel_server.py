@@ -74,6 +74,7 @@ class IdelService(Service):
 
     def idle(self) -> None:
         self._recycler.give_back()
+        self._recycler.look_behind()
         self._tell()
 
     def close(self) -> None:
