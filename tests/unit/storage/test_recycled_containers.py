@@ -502,6 +502,8 @@ class KillDisk(Disk):
                 raise Killed
             result = found(*words)
             if self.count == self.after:
+                if name == "open":
+                    self.close(result)
                 raise Killed
             return result
 
