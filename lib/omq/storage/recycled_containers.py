@@ -2,34 +2,41 @@
 written over the blocks that it has. What makes a new file slow are its blocks, which the file
 system has to find and to journal (ADR 0227).
 
-`Recycler` is idel.server's. In place of removing a container it renames it in its directory, writes
-a label over its first bytes, syncs the directory, and offers it: by an empty file in `spares/`
-whose name says all of it. `Taker` is for who writes bodies: who removes that file owns the spare,
-and there is one who can. Nobody waits, and no lock outlives its holder.
+`Recycler` is idel.server's. In place of removing a container it writes a label over its first
+bytes, syncs it, renames the file in its directory, syncs that, and offers it: by an empty file in
+`spares/` whose name says all of it. `Taker` is for who writes bodies: who removes that file owns
+the spare, and there is one who can. Nobody waits, and no lock outlives its holder.
 
     spares/SIZE.TIME.NONCE.DIRECTORY.ITEM    bytes, seconds since 1970, 16 hexadecimal digits; the
                                              container is data/DIRECTORY/ITEM
     label: "OMQSPARE", its reference, NONCE  at the beginning of the container
 
 Invariants:
-1. No name comes back: a spare has a name that O_EXCL has found unused, and that name is on the
-   disk, the old one gone from it, before it is offered. So what is written into it is durable with
+1. No name comes back: a spare has a name that nothing had (Disk.rename_new), and that name is on
+   the disk, the old one gone from it, before it is offered. So what is written into it is durable with
    its file alone, and who looks for the body that has ended finds no file, as if it were removed.
 2. The label decides, not the offer. A body is written over the label and synced before its message
    is put: a container that a message names has no label, whatever offers a power cut brings back.
-   NONCE is not known to who put the body before.
-3. Nobody else has it open: asked of the kernel (Disk.alone) when its old name is gone, and again
-   before it is offered. One that was given out of omq's hands (containers.give_out) is never used
-   again: pages of it may be in somebody's pipe when its last descriptor is closed.
+   NONCE is not known to who put the body before. What has a spare's name and was never taken has
+   its label, whatever a kill or a power cut leaves: the label is on the disk before the name.
+3. Nobody else has it open or mapped: idel.server has a lease (Disk.lease) from before the label
+   until the old name is gone, and asks again before the offer, for who had found the old name; who
+   opens later than that finds that the name is gone (containers.open_item). One that was given out
+   of omq's hands (containers.give_out) is never used again: pages of it may be in somebody's pipe
+   when its last descriptor is closed.
 4. It belongs to this user, is a regular file with one name, and its mode is that of a file of the
    spool; else it is removed, which is what happened to all before.
 5. At most OFFERS_MAX files of `recycled_bytes_max` bytes rest, none for longer than AGE_S_MAX; none
    while the disk is short or nothing is done, none behind an orderly stop or the next start. None
    that is older is taken: omscan removes what is an hour old and no message names.
+6. What has a label, is not offered, and nobody has open is a dead process's: removed under a lease,
+   in which the label is looked at again. A taker that lives has it open, or finds it gone and takes
+   another. Its item begins with PREFIX, so that others need not be opened to find it.
 
 In the middle of a crash: a container under its old name, of a message that waits on IDEL to be
-removed; under its new one, without an offer or half written: no message names it, and omscan calls
-it a spare while its label is there, else an orphan.
+removed, with its body or the label; under its new one with the label, which idel.server takes back
+when its own offer was taken in vain, and at its start (look_behind); half written: no message names
+it, and omscan calls it an orphan, like every body whose writer died.
 
 Errors: those of containers.remove. What keeps a container from being used again is none.
 """
@@ -97,6 +104,12 @@ def offers(paths: SpoolPaths, size: int = 0) -> list[Offer]:
                 if (each := _parsed(name, size)) is not None]
     except DiskError:
         return []
+
+
+def resting(paths: SpoolPaths) -> tuple[int, int]:
+    """How many are offered, and their bytes."""
+    sizes = [each.size for each in offers(paths)]
+    return len(sizes), sum(sizes)
 
 
 def _is_there(paths: SpoolPaths) -> bool:

@@ -37,6 +37,7 @@ from omq.storage.recycled_containers import (
     is_spare,
     offered,
     offers,
+    resting,
 )
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.spool import create_spool
@@ -371,7 +372,7 @@ def test_they_rest_within_their_bounds(paths: SpoolPaths) -> None:
     for each in refs[3:]:
         assert recycler.end(each)
     assert offers(paths) == kept, "nothing is gained by another one of its size"
-    assert sum(each.size for each in offers(paths)) == 3 * SIZE
+    assert resting(paths) == (3, 3 * SIZE)
     recycler.end(put(paths, body("a", 4 * SIZE)))
     assert len(offers(paths)) == 3 == len(files(paths))
     recycler.give_back()
