@@ -283,7 +283,7 @@ def open_item(paths: SpoolPaths, ref: str) -> File:
 
     It has its name yet when it is open: who makes a spare of one whose message has ended asks, when
     the name is gone, who has it open (storage.recycled_containers), and this finds who opened it
-    behind that, having found the name before."""
+    after that, having found the name before."""
     relative, disk = relative_path(ref), durable.current()
     try:
         fd = _open_when_it_may(paths, relative)

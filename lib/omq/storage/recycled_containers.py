@@ -13,8 +13,9 @@ the spare, and there is one who can. Nobody waits, and no lock outlives its hold
 
 Invariants:
 1. No name comes back: a spare has a name that nothing had (Disk.rename_new), and that name is on
-   the disk, the old one gone from it, before it is offered. So what is written into it is durable with
-   its file alone, and who looks for the body that has ended finds no file, as if it were removed.
+   the disk, the old one gone from it, before it is offered. So what is written into it is durable
+   with its file alone, and who looks for the body that has ended finds no file, as if it were
+   removed.
 2. The label decides, not the offer. A body is written over the label and synced before its message
    is put: a container that a message names has no label, whatever offers a power cut brings back.
    NONCE is not known to who put the body before. What has a spare's name and was never taken has
@@ -406,7 +407,7 @@ class Recycler:
         return [ref for ref in refs if ref in offered_now or not self._taken_back(ref)]
 
     def _taken_back(self, ref: str) -> bool:
-        """Whether it is no spare, or none any more. A lease is asked for where there is a label
+        """Whether it is not a spare, or not any more. A lease is asked for where there is a label
         alone: who opens the body of a message need not wait."""
         try:
             if not is_spare(self._paths, ref) or (file := _own(self._paths, ref)) is None:

@@ -561,7 +561,8 @@ def test_takers_that_die_cost_no_more_than_a_few(paths: SpoolPaths, recycler: Re
     """While idel.server has work all the time."""
     for _ in range(3 * OFFERS_MAX):
         recycler.end(put(paths, body("a")))
-        assert (taken := Taker(paths).take(SIZE)) is not None
+        taken = Taker(paths).take(SIZE)
+        assert taken is not None
         taken[1].close()
     assert len(files(paths)) <= 2 * OFFERS_MAX + 1
 
@@ -648,6 +649,10 @@ def test_a_body_that_looks_like_a_label_is_none(paths: SpoolPaths, recycler: Rec
     assert offered(paths) == set()
     assert Taker(paths).take(size) is None
     assert path(paths, ref).stat().st_size == size
+    file = containers.open_again(paths, ref)
+    file.write([recycled_containers._label(ref, "") + body("x")], 0)
+    file.close()
+    assert not is_spare(paths, ref)
 
 
 def test_the_kernel_tells_who_is_alone(tmp_path: Path) -> None:
