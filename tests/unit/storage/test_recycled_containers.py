@@ -557,14 +557,16 @@ def test_what_a_dead_taker_had_taken_goes(paths: SpoolPaths, recycler: Recycler,
     assert containers.read_item(paths, stopped[0], SIZE) == body("c")
 
 
-def test_takers_that_die_cost_no_more_than_a_few(paths: SpoolPaths, recycler: Recycler) -> None:
+def test_takers_that_die_cost_no_more_than_a_few(paths: SpoolPaths, recycler: Recycler,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     """While idel.server has work all the time."""
-    for _ in range(3 * OFFERS_MAX):
+    monkeypatch.setattr(recycled_containers, "_MADE_MAX", 4)
+    for _ in range(12):
         recycler.end(put(paths, body("a")))
         taken = Taker(paths).take(SIZE)
         assert taken is not None
         taken[1].close()
-    assert len(files(paths)) <= 2 * OFFERS_MAX + 1
+    assert len(files(paths)) <= 5
 
 
 def test_what_a_message_has_stays(paths: SpoolPaths, recycler: Recycler) -> None:
