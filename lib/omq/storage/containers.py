@@ -279,10 +279,14 @@ def give_out(file: File) -> None:
 
 
 def open_item(paths: SpoolPaths, ref: str) -> File:
-    """A container, open for reading. BadItemRef when it is refused, FileNotFoundError."""
-    relative = relative_path(ref)
+    """A container, open for reading. BadItemRef when it is refused, FileNotFoundError.
+
+    It has its name yet when it is open: who makes a spare of one whose message has ended asks, when
+    the name is gone, who has it open (storage.recycled_containers), and this finds who opened it
+    after that, having found the name before."""
+    relative, disk = relative_path(ref), durable.current()
     try:
-        fd = durable.current().open_beneath(str(paths.root), relative, os.O_RDONLY | os.O_NONBLOCK)
+        fd = _open_when_it_may(paths, relative)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"container {ref} is missing") from error
     except PermissionError as error:
@@ -290,11 +294,25 @@ def open_item(paths: SpoolPaths, ref: str) -> File:
     except OSError as error:
         raise BadItemRef(ref=ref, reason=error.strerror) from error
     file = File(fd, paths.root / relative, "container")
-    found = durable.current().fstat(fd)
+    found, named = disk.fstat(fd), durable.status(file.path)
+    if named is None or (named.st_dev, named.st_ino) != (found.st_dev, found.st_ino):
+        file.close()
+        raise FileNotFoundError(f"container {ref} is missing: it went while it was opened")
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         file.close()
         raise BadItemRef(ref=ref, reason="not a regular file with one name")
     return file
+
+
+def _open_when_it_may(paths: SpoolPaths, relative: str) -> int:
+    """A FIFO must not hang us; but for who has a lease (Disk.lease) the kernel has us wait."""
+    disk, flags = durable.current(), os.O_RDONLY
+    try:
+        return disk.open_beneath(str(paths.root), relative, flags | os.O_NONBLOCK)
+    except BlockingIOError:
+        if not stat.S_ISREG(disk.lstat(str(paths.root / relative)).st_mode):
+            raise
+    return disk.open_beneath(str(paths.root), relative, flags)
 
 
 def read_item(paths: SpoolPaths, ref: str, size: int, qpool: int = 0) -> bytes:
@@ -330,6 +348,30 @@ def remove(paths: SpoolPaths, ref: str, *, sync: bool = True) -> bool:
     if path.parent != paths.temp:
         durable.remove_directory(path.parent)
     return removed
+
+
+def remove_unused(paths: SpoolPaths, ref: str) -> bool | None:
+    """The same; but None, and it stays, where somebody has it open: the writer of a body whose put
+    is to come, stopped for however long. Nobody opens it meanwhile. Where the kernel cannot tell,
+    it is removed."""
+    disk = durable.current()
+    try:
+        fd = disk.open_beneath(str(paths.root), relative_path(ref), os.O_RDONLY | os.O_NONBLOCK)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return remove(paths, ref)
+    try:
+        disk.lease(fd)
+    except BlockingIOError:
+        disk.close(fd)
+        return None
+    except OSError:
+        pass  # as on NFS
+    try:
+        return remove(paths, ref)
+    finally:
+        disk.close(fd)
 
 
 def _cut(path: Path) -> None:

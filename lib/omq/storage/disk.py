@@ -43,6 +43,9 @@ _LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
 _BEGIN_WRITE: Final = getattr(_LIBRARY, "sync_file_range", None)  # of Linux and glibc alone
 _WRITE: Final = 2  # SYNC_FILE_RANGE_WRITE
 _FALLOCATE: Final = getattr(_LIBRARY, "fallocate64", None) or _LIBRARY.fallocate  # 64-bit offsets
+_RENAME: Final = getattr(_LIBRARY, "renameat2", None)  # glibc 2.28
+_AT_FDCWD: Final = -100
+_NOREPLACE: Final = 1
 _RESOLVE: Final = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _NO_OPENAT2: Final = (errno.ENOSYS, errno.EPERM)
 
@@ -139,15 +142,26 @@ class Disk:
         """flock(2), exclusive or shared; BlockingIOError when another process is in the way."""
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
+    def lease(self, fd: int) -> None:
+        """Have this file alone until `release` or its close: the kernel gives a lease for writing
+        to a file's only opener (fcntl(2), F_SETLEASE). BlockingIOError: somebody else has it open,
+        under whatever name, has it mapped, or a descriptor of it is on its way to him. Another
+        OSError: this kernel or file system cannot tell. Meanwhile it opens for nobody: O_NONBLOCK
+        is refused with EAGAIN, others wait (for /proc/sys/fs/lease-break-time, 45 s, at most). The
+        signal that tells of them is one that is ignored, not SIGIO, which ends a process."""
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+    def release(self, fd: int) -> None:
+        """Who waits for the file has it."""
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
     def alone(self, fd: int) -> bool:
-        """Whether nobody else has this file open, under whatever name, nor a descriptor on its way
-        to him: the kernel gives a lease for writing to a file's only opener (fcntl(2), F_SETLEASE).
-        False as well where it cannot tell. Whoever opens the file in this moment waits for it, and
-        the signal that tells of him is one that is ignored, not SIGIO, which ends a process."""
+        """Whether nobody else has this file open, nor waits for it. False as well where the kernel
+        cannot tell. No lease is left."""
         try:
-            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            self.lease(fd)
+            self.release(fd)
         except OSError:
             return False
         return True
@@ -166,6 +180,16 @@ class Disk:
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
+
+    def rename_new(self, source: str, target: str) -> None:
+        """The same where nothing has the name `target`: FileExistsError (renameat2(2)). Another
+        OSError where the file system or the C library has not got it; then nothing is renamed."""
+        if _RENAME is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source)
+        if _RENAME(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target),
+                   ctypes.c_uint(_NOREPLACE)):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), source, None, target)
 
     def unlink(self, path: str) -> None:
         os.unlink(path)

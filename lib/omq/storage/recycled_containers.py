@@ -2,34 +2,42 @@
 written over the blocks that it has. What makes a new file slow are its blocks, which the file
 system has to find and to journal (ADR 0227).
 
-`Recycler` is idel.server's. In place of removing a container it renames it in its directory, writes
-a label over its first bytes, syncs the directory, and offers it: by an empty file in `spares/`
-whose name says all of it. `Taker` is for who writes bodies: who removes that file owns the spare,
-and there is one who can. Nobody waits, and no lock outlives its holder.
+`Recycler` is idel.server's. In place of removing a container it writes a label over its first
+bytes, syncs it, renames the file in its directory, syncs that, and offers it: by an empty file in
+`spares/` whose name says all of it. `Taker` is for who writes bodies: who removes that file owns
+the spare, and there is one who can. Nobody waits, and no lock outlives its holder.
 
     spares/SIZE.TIME.NONCE.DIRECTORY.ITEM    bytes, seconds since 1970, 16 hexadecimal digits; the
                                              container is data/DIRECTORY/ITEM
     label: "OMQSPARE", its reference, NONCE  at the beginning of the container
 
 Invariants:
-1. No name comes back: a spare has a name that O_EXCL has found unused, and that name is on the
-   disk, the old one gone from it, before it is offered. So what is written into it is durable with
-   its file alone, and who looks for the body that has ended finds no file, as if it were removed.
+1. No name comes back: a spare has a name that nothing had (Disk.rename_new), and that name is on
+   the disk, the old one gone from it, before it is offered. So what is written into it is durable
+   with its file alone, and who looks for the body that has ended finds no file, as if it were
+   removed.
 2. The label decides, not the offer. A body is written over the label and synced before its message
    is put: a container that a message names has no label, whatever offers a power cut brings back.
-   NONCE is not known to who put the body before.
-3. Nobody else has it open: asked of the kernel (Disk.alone) when its old name is gone, and again
-   before it is offered. One that was given out of omq's hands (containers.give_out) is never used
-   again: pages of it may be in somebody's pipe when its last descriptor is closed.
+   NONCE is not known to who put the body before. What has a spare's name and was never taken has
+   its label, whatever a kill or a power cut leaves: the label is on the disk before the name.
+3. Nobody else has it open or mapped: idel.server has a lease (Disk.lease) from before the label
+   until the old name is gone, and asks again before the offer, for who had found the old name; who
+   opens later than that finds that the name is gone (containers.open_item). One that was given out
+   of omq's hands (containers.give_out) is never used again: pages of it may be in somebody's pipe
+   when its last descriptor is closed.
 4. It belongs to this user, is a regular file with one name, and its mode is that of a file of the
    spool; else it is removed, which is what happened to all before.
 5. At most OFFERS_MAX files of `recycled_bytes_max` bytes rest, none for longer than AGE_S_MAX; none
    while the disk is short or nothing is done, none behind an orderly stop or the next start. None
    that is older is taken: omscan removes what is an hour old and no message names.
+6. What has a label, is not offered, and nobody has open is a dead process's: removed under a lease,
+   in which the label is looked at again. A taker that lives has it open, or finds it gone and takes
+   another. Its item begins with PREFIX, so that others need not be opened to find it.
 
 In the middle of a crash: a container under its old name, of a message that waits on IDEL to be
-removed; under its new one, without an offer or half written: no message names it, and omscan calls
-it a spare while its label is there, else an orphan.
+removed, with its body or the label; under its new one with the label, which idel.server takes back
+when its own offer was taken in vain, and at its start (look_behind); half written: no message names
+it, and omscan calls it an orphan, like every body whose writer died.
 
 Errors: those of containers.remove. What keeps a container from being used again is none.
 """
@@ -37,10 +45,12 @@ Errors: those of containers.remove. What keeps a container from being used again
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +72,11 @@ _OFFER: Final = re.compile(
     r"([0-9]{1,18})\.([0-9]{1,12})\.([0-9a-f]{16})\.([0-9a-z]{7})\.([0-9a-z]{7})", re.ASCII)
 _MAGIC: Final = b"OMQSPARE"
 _NONCE_BYTES: Final = 8
+_NONCE: Final = re.compile(rb"[0-9a-f]{16}")
+PREFIX: Final = "zz"
+"""Of the items of spares: who looks for those that were left opens no others. It proves nothing."""
+_MADE_MAX: Final = 2 * OFFERS_MAX
+_ALL: Final = 36**7
 LABEL_BYTES: Final = len(_MAGIC) + containers.REF_BYTES + 2 * _NONCE_BYTES
 
 
@@ -90,6 +105,12 @@ def offers(paths: SpoolPaths, size: int = 0) -> list[Offer]:
                 if (each := _parsed(name, size)) is not None]
     except DiskError:
         return []
+
+
+def resting(paths: SpoolPaths) -> tuple[int, int]:
+    """How many are offered, and their bytes."""
+    sizes = [each.size for each in offers(paths)]
+    return len(sizes), sum(sizes)
 
 
 def _is_there(paths: SpoolPaths) -> bool:
@@ -182,13 +203,16 @@ def _own(paths: SpoolPaths, ref: str) -> File | None:
                                os.O_RDWR | os.O_NONBLOCK)
     except OSError:
         return None
-    found = disk.fstat(fd)
     file = File(fd, containers.path_of(paths, ref), "container")
-    if (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == os.geteuid()
-            and stat.S_IMODE(found.st_mode) == FILE_MODE):
+    if _usable(disk.fstat(fd)):
         return file
     file.close()
     return None
+
+
+def _usable(found: os.stat_result) -> bool:
+    return (stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_uid == os.geteuid()
+            and stat.S_IMODE(found.st_mode) == FILE_MODE)
 
 
 # who looks
@@ -199,11 +223,16 @@ def is_spare(paths: SpoolPaths, ref: str) -> bool:
     try:
         file = containers.open_item(paths, ref)
         try:
-            return file.read(LABEL_BYTES, 0).startswith(_label(ref, ""))
+            return _is_label(file, ref)
         finally:
             file.close()
     except (OmqError, FileNotFoundError):
         return False
+
+
+def _is_label(file: File, ref: str) -> bool:
+    found, label = file.read(LABEL_BYTES, 0), _label(ref, "")
+    return found.startswith(label) and _NONCE.fullmatch(found[len(label):]) is not None
 
 
 def offered(paths: SpoolPaths) -> set[str]:
@@ -237,6 +266,8 @@ class Recycler:
 
     def __init__(self, paths: SpoolPaths, settings: Settings) -> None:
         self._paths, self._settings = paths, settings
+        self._made: dict[str, None] = {}  # references that were offered, the oldest first
+        self._folders: Iterator[str] = iter(())  # of data/, not looked through yet
 
     def open(self) -> None:
         """The folder is there, and nothing in it that a predecessor left. Where it cannot be made,
@@ -245,27 +276,31 @@ class Recycler:
             with contextlib.suppress(OSError):
                 durable.current().mkdir(str(self._paths.spares), DIRECTORY_MODE)
         self.give_back()
+        with contextlib.suppress(DiskError):
+            self._folders = iter(durable.list_directory(self._paths.data))
 
     def end(self, ref: str) -> bool:
         """Remove a container, or make it a spare; False: it is gone already. In both cases a power
         cut cannot bring it back under its name."""
-        paths, made = self._paths, None
+        paths = self._paths
+        self.look_behind(1)
         if not ref.startswith("~/data/") or (file := _own(paths, ref)) is None:
             return containers.remove(paths, ref)
         try:
             if not self._has_room(size := file.size()):
                 return containers.remove(paths, ref)
             durable.step("container.before_unlink", file.path)
-            made = self._renamed(file, ref)
-            if made is None:
+            if (offer := self._renamed(file, ref, size)) is None:
                 return containers.remove(paths, ref)
-            offer = self._made(made, size)
-            if not self._ready(file, offer):
-                return containers.remove(paths, made)
+            durable.sync_removal(file.path.parent)
+            if not durable.current().alone(file.fd):  # it was being opened by its old name
+                return containers.remove(paths, offer.ref)
         finally:
             file.close()
-        if not self._offer(offer):
-            containers.remove(paths, made)
+        if self._offer(offer):
+            self._made[offer.ref] = None
+        else:
+            containers.remove(paths, offer.ref)
         return True
 
     def _has_room(self, size: int) -> bool:
@@ -279,6 +314,8 @@ class Recycler:
             return False
         if not LABEL_BYTES <= size <= most:
             return False
+        if len(self._made) >= _MADE_MAX:
+            self._take_back_made()
         now_s = clock.wall_ns() // clock.NS_PER_S
         resting = sorted(offers(self._paths), key=lambda each: each.time_s)
         held = sum(each.size for each in resting)
@@ -294,48 +331,40 @@ class Recycler:
             held -= each.size
         return True
 
-    def _renamed(self, file: File, ref: str) -> str | None:
-        """Its new reference, in the same directory: one change of it, which a power cut leaves
-        whole or not at all. None: it has its old one."""
-        disk, root = durable.current(), self._paths.root
-        folder = ref.rpartition("/")[0]
-        for _ in range(3):
-            made = f"{folder}/{containers.new_item_ref().rpartition('/')[2]}"
-            path = containers.path_of(self._paths, made)
-            try:
-                disk.close(disk.open_beneath(str(root), containers.relative_path(made),
-                                             os.O_RDWR | os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                continue
-            except OSError:
+    def _renamed(self, file: File, ref: str, size: int) -> Offer | None:
+        """It has a new name in its directory, which is one change of it, and first the label, on
+        the disk: what has the name and is nobody's says so, whatever comes between. None: it has
+        its old name. Nobody opens it meanwhile, and in the end nobody has it open."""
+        disk = durable.current()
+        try:
+            disk.lease(file.fd)
+            if not _usable(disk.fstat(file.fd)):  # it was given out before the lease
                 return None
-            try:
-                disk.rename(str(file.path), str(path))
-            except OSError:
-                durable.unlink(path, sync=False)
-                return None
-            file.path = path
-            return made
+            for _ in range(3):
+                offer = self._new_offer(ref, size)
+                if disk.pwritev(file.fd, [offer.label], 0) != LABEL_BYTES:
+                    return None
+                disk.fdatasync(file.fd)
+                path = containers.path_of(self._paths, offer.ref)
+                try:
+                    disk.rename_new(str(file.path), str(path))
+                except FileExistsError:
+                    continue
+                file.path = path
+                with contextlib.suppress(OSError):  # the kernel has ended it: somebody waited long
+                    disk.release(file.fd)
+                return offer
+        except OSError:  # it is removed, as all were once
+            pass
         return None
 
-    def _made(self, ref: str, size: int) -> Offer:
+    def _new_offer(self, ref: str, size: int) -> Offer:
         nonce, now_s = _nonce(), clock.wall_ns() // clock.NS_PER_S
-        _, _, folder, item = ref.split("/")
+        folder = ref.split("/")[2]
+        item = PREFIX + containers.new_item_ref().rpartition("/")[2][len(PREFIX):]
+        ref = f"~/data/{folder}/{item}"
         return Offer(f"{size}.{now_s}.{nonce}.{folder}.{item}", ref, size, now_s,
                      _label(ref, nonce))
-
-    def _ready(self, file: File, offer: Offer) -> bool:
-        """It is this process's alone, says that it is a spare, and its old name is off the disk."""
-        disk = durable.current()
-        if not disk.alone(file.fd):
-            return False
-        try:
-            if disk.pwritev(file.fd, [offer.label], 0) != LABEL_BYTES:
-                return False
-        except OSError:
-            return False
-        durable.sync_removal(file.path.parent)
-        return disk.alone(file.fd)  # nor had it been about to be opened by its old name
 
     def _offer(self, offer: Offer) -> bool:
         disk = durable.current()
@@ -355,3 +384,42 @@ class Recycler:
         for each in offers(self._paths):
             with contextlib.suppress(DiskError, BadItemRef):
                 self._remove(each)
+        self._take_back_made()
+
+    def look_behind(self, folders: int = _ALL) -> None:
+        """Take back what dead processes left in so many of the directories that were there at the
+        start."""
+        for folder in itertools.islice(self._folders, folders):
+            with contextlib.suppress(DiskError):
+                items = durable.list_directory(self._paths.data / folder)
+                refs = [f"~/data/{folder}/{item}" for item in items if item.startswith(PREFIX)]
+                self._take_back(refs)
+
+    def _take_back_made(self) -> None:
+        """Forget those that have been taken and written over, and those that are gone. Of those
+        whose taker holds on to them some are left to the next start."""
+        self._made = dict.fromkeys(self._take_back(list(self._made))[-_MADE_MAX // 2:])
+
+    def _take_back(self, refs: list[str]) -> list[str]:
+        """Remove the spares among these that are not offered and that nobody has: their takers
+        died. The others that are spares yet."""
+        offered_now = {each.ref for each in offers(self._paths)} if refs else set()
+        return [ref for ref in refs if ref in offered_now or not self._taken_back(ref)]
+
+    def _taken_back(self, ref: str) -> bool:
+        """Whether it is not a spare, or not any more. A lease is asked for where there is a label
+        alone: who opens the body of a message need not wait."""
+        try:
+            if not is_spare(self._paths, ref) or (file := _own(self._paths, ref)) is None:
+                return True
+        except DiskError:
+            return False
+        try:
+            durable.current().lease(file.fd)  # a taker that comes is refused, and passes it over
+            if _is_label(file, ref):
+                containers.remove(self._paths, ref, sync=False)
+        except (OSError, DiskError):
+            return False
+        finally:
+            file.close()
+        return True

@@ -357,8 +357,13 @@ class SimDisk(Disk):
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self._locks[number] = fd
 
-    def alone(self, fd: int) -> bool:
-        return sum(each is self._files[fd] for each in self._files.values()) == 1
+    def lease(self, fd: int) -> None:
+        """Nobody else opens a file while a lease is held: one process at a time is simulated."""
+        if sum(each is self._files[fd] for each in self._files.values()) != 1:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def release(self, fd: int) -> None:
+        """Nobody waits for it."""
 
     def chmod(self, fd: int, mode: int) -> None:
         """No start depends on a mode."""
@@ -387,6 +392,12 @@ class SimDisk(Disk):
         new.entries[new_name] = node
         node.path = target
         self._log(Rename(old.number, old_name, new.number, new_name, node.number))
+
+    def rename_new(self, source: str, target: str) -> None:
+        parent, name = self._split(target)
+        if name in parent.entries:
+            raise FileExistsError(errno.EEXIST, "File exists", target)
+        self.rename(source, target)
 
     def unlink(self, path: str) -> None:
         self._ask("unlink", path)

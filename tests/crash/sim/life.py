@@ -511,6 +511,7 @@ class Life:
         content = bytes((self.core.next_qpool * 17 + i) & 0xFF for i in range(251)) * (size // 251)
         if not self._recycles:
             self.recycler.open()
+            self.recycler.look_behind()
             self._recycles = True
         ref, length, crc = containers.create(self.paths, [content], self.spares, len(content))
         payload = encode(Descriptor(), [], b"", ref.encode(), length, crc)

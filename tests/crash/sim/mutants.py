@@ -274,12 +274,12 @@ _make_spares = SpareContainers._make
 
 # a container is offered for the next body, and nobody waits for its new name
 
-def _offered_unsynced(self: Recycler, file: File, offer: Offer) -> bool:
+def _offered_unsynced(self: Recycler, ref: str) -> bool:
     with mock.patch.object(durable, "sync_removal", lambda path: None):
-        return _ready(self, file, offer)
+        return _end(self, ref)
 
 
-_ready = Recycler._ready
+_end = Recycler.end
 
 
 # the container of a message is offered when its reader is done, before that is durable
@@ -536,7 +536,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         workload="large", shows=("lost", "container", "damage", "changed", "body")),
     "recycled-name-unsynced": Mutant(
         "a container that is used again is written over before its new name is on the disk",
-        lambda: [mock.patch.object(Recycler, "_ready", _offered_unsynced)],
+        lambda: [mock.patch.object(Recycler, "end", _offered_unsynced)],
         workload="recycled", shows=("lost", "container", "damage", "changed", "body")),
     "recycled-too-early": Mutant(
         "a container is used again before the end of its message is durable",

@@ -27,13 +27,15 @@ from omq.core.engine.state import IDEL
 from omq.format.wire import Settlement
 from omq.storage import durable
 from omq.storage.disk import Disk
+from omq.storage.recycled_containers import PREFIX
 from tests.crash.sim.choices import selections
 from tests.crash.sim.disk import Mark, SimDisk
-from tests.crash.sim.explore import History, Outcome, index_errors, start, verdict
+from tests.crash.sim.explore import History, Outcome, index_errors, record, start, verdict
 from tests.crash.sim.faulted import EIO, FULL, SHORT, UNREADABLE, Fault, Injector
 from tests.crash.sim.life import SETTINGS, A, B, C, Life, fixed, make_spool
 from tests.crash.sim.model import Known
 from tests.crash.sim.platter import Platter, image_of
+from tests.crash.sim.workloads import _ended
 from tests.share import part
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -267,3 +269,24 @@ def test_long_lives() -> None:
                           cwd=ROOT, text=True, check=False, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_cut_leaves_no_spare_that_does_not_say_so() -> None:
+    """Nobody takes it here: whatever a cut leaves under its name has the label, which is what the
+    next idel.server knows it by."""
+    def workload(life: Life, _: Random) -> None:
+        life.put_container(A, 1500)
+        life.commit()
+        _ended(life)
+
+    made = record("recycled", workload, 3)
+    platter, renamed = Platter(made.begin), 0
+    for cut, event in enumerate(made.log):
+        platter.feed(event)
+        for label, selection in selections(platter.pending, Random(cut)):
+            for path, content in platter.image(selection).content().items():
+                if "/data/" in path and path.rpartition("/")[2].startswith(PREFIX):
+                    renamed += 1
+                    text = path.replace("/spool", "~")
+                    assert content.startswith(b"OMQSPARE" + text.encode()), (cut, label)
+    assert renamed > 5

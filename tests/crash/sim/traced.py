@@ -69,6 +69,10 @@ class LoggingDisk(Disk):
         super().rename(source, target)
         self._say("rename", source, target)
 
+    def rename_new(self, source: str, target: str) -> None:
+        super().rename_new(source, target)
+        self._say("rename", source, target)
+
     def unlink(self, path: str) -> None:
         super().unlink(path)
         self._say("unlink", path)

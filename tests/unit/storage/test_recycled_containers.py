@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
+import itertools
 import os
 import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +20,7 @@ from omq.base import clock
 from omq.base.errors import SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
+from omq.cli.operate import omscan
 from omq.cli.operate.omscan import scan
 from omq.services.standby.base_had import Had
 from omq.services.standby.base_sending import _containers
@@ -24,11 +30,13 @@ from omq.storage.recycled_containers import (
     AGE_S_MAX,
     LABEL_BYTES,
     OFFERS_MAX,
+    PREFIX,
     Recycler,
     Taker,
     is_spare,
     offered,
     offers,
+    resting,
 )
 from omq.storage.spare_containers import SpareContainers
 from omq.storage.spool import create_spool
@@ -36,6 +44,7 @@ from omqtools.omqrecover.body_survey import orphans
 from tests.unit.storage.world import FULL, FaultyDisk
 
 SIZE = 5000
+_PROT_READ = 1
 SETTINGS = replace(Settings(), disk_reserve_bytes=0, inode_reserve=0, journal_file_bytes=4096,
                    recycled_bytes_max=1 << 20)
 
@@ -101,8 +110,8 @@ def test_its_new_name_is_on_the_disk_before_it_is_offered(paths: SpoolPaths, rec
     durable.use(disk)
     recycler.end(first)
     offer = next(iter(offers(paths)))
-    item, folder = offer.ref.rpartition("/")[2], first.split("/")[2]
-    assert disk.calls == [f"rename {item}", f"write {item}", f"dirsync {folder}",
+    item, folder, old = offer.ref.rpartition("/")[2], *first.split("/")[2:]
+    assert disk.calls == [f"write {old}", f"fdatasync {old}", f"rename {item}", f"dirsync {folder}",
                           f"create {offer.name}"]
 
 
@@ -168,6 +177,23 @@ def test_what_somebody_has_open_is_removed(paths: SpoolPaths, recycler: Recycler
         os.close(each)
 
 
+@pytest.mark.parametrize("flags", [1, 2])  # MAP_SHARED, MAP_PRIVATE
+def test_what_somebody_has_mapped_is_removed(paths: SpoolPaths, recycler: Recycler, flags: int
+                                             ) -> None:
+    """A mapping needs no descriptor any more."""
+    library = ctypes.CDLL(None)
+    library.mmap.restype, size = ctypes.c_void_p, ctypes.c_size_t(SIZE)
+    ref = put(paths, body("a"))
+    held = os.open(path(paths, ref), os.O_RDONLY)
+    found = ctypes.c_void_p(library.mmap(None, size, _PROT_READ, flags, held, ctypes.c_long(0)))
+    os.close(held)
+    assert ref[2:].rpartition("/")[2] in Path("/proc/self/maps").read_text()
+    try:
+        assert recycler.end(ref) and not offers(paths) and not files(paths)
+    finally:
+        library.munmap(found, size)
+
+
 def test_nothing_is_written_into_what_somebody_has_open(paths: SpoolPaths, recycler: Recycler
                                                         ) -> None:
     """Its reader finds that it has ended, not bytes that are none of its body."""
@@ -177,6 +203,59 @@ def test_nothing_is_written_into_what_somebody_has_open(paths: SpoolPaths, recyc
         durable.use(disk)
         recycler.end(ref)
     assert not [call for call in disk.calls if call.startswith("write")]
+
+
+def test_one_that_is_given_out_at_the_last_moment_is_removed(paths: SpoolPaths, recycler: Recycler
+                                                              ) -> None:
+    """Between the look at its mode and the lease; nobody has it open any more."""
+    for change in (lambda path: path.chmod(0o1600), lambda path: os.link(path, paths.root / "x")):
+        ref = put(paths, body("a"))
+
+        class Late(Disk):
+            def lease(self, fd: int) -> None:
+                change(path(paths, ref))  # noqa: B023
+                super().lease(fd)
+
+        durable.use(Late())
+        assert recycler.end(ref) and not offers(paths) and not files(paths)
+        durable.use(Disk())
+    assert (paths.root / "x").read_bytes() == body("a")
+
+
+def test_who_found_the_name_and_opens_too_late_has_nothing(paths: SpoolPaths, recycler: Recycler
+                                                           ) -> None:
+    """It was not seen to be open, and has become another body's."""
+    ref = put(paths, body("a"))
+
+    class Slow(Disk):
+        def open_beneath(self, root: str, relative: str, flags: int, mode: int = 0o600) -> int:
+            durable.use(Disk())
+            recycler.end(ref)
+            return os.open(path(paths, put(paths, body("b"))), flags)
+
+    durable.use(Slow())
+    with pytest.raises(FileNotFoundError):
+        containers.open_item(paths, ref)
+    assert len(files(paths)) == 1
+
+
+def test_who_opens_a_body_waits_for_a_lease_on_it(paths: SpoolPaths) -> None:
+    """Of a file server that has it open, or of idel.server, which looks whether it is a spare."""
+    ref = put(paths, body("a"))
+    held = os.open(path(paths, ref), os.O_RDWR)
+
+    class Waits(Disk):
+        def open_beneath(self, root: str, relative: str, flags: int, mode: int = 0o600) -> int:
+            if not flags & os.O_NONBLOCK:
+                self.release(held)
+            return super().open_beneath(root, relative, flags, mode)
+
+    durable.use(disk := Waits())
+    disk.lease(held)
+    assert containers.read_item(paths, ref, SIZE) == body("a")
+    disk.lease(held)
+    assert sent(paths) == {ref}
+    os.close(held)
 
 
 def test_one_that_is_opened_at_the_last_moment_is_removed(paths: SpoolPaths, recycler: Recycler
@@ -269,12 +348,13 @@ def test_a_new_standby_is_sent_no_spares(paths: SpoolPaths, recycler: Recycler) 
 
 
 def test_a_file_that_becomes_a_spare_is_not_sent(paths: SpoolPaths, recycler: Recycler) -> None:
-    """In the moment in which the kernel is asked who has it open, it opens for nobody else."""
+    """While it becomes one it opens for nobody else; who waits for it finds it gone."""
     ref, stays = put(paths, body("a")), put(paths, body("b"))
 
     class Asked(Disk):
         def open(self, path: str, flags: int, mode: int = 0o600) -> int:
             if path.endswith(ref[2:]):
+                recycler.end(ref)
                 raise BlockingIOError(11, "Resource temporarily unavailable")
             return super().open(path, flags, mode)
 
@@ -292,7 +372,7 @@ def test_they_rest_within_their_bounds(paths: SpoolPaths) -> None:
     for each in refs[3:]:
         assert recycler.end(each)
     assert offers(paths) == kept, "nothing is gained by another one of its size"
-    assert sum(each.size for each in offers(paths)) == 3 * SIZE
+    assert resting(paths) == (3, 3 * SIZE)
     recycler.end(put(paths, body("a", 4 * SIZE)))
     assert len(offers(paths)) == 3 == len(files(paths))
     recycler.give_back()
@@ -401,6 +481,150 @@ def test_on_a_full_disk_it_is_removed(paths: SpoolPaths, recycler: Recycler) -> 
         assert not files(paths) and not offers(paths)
 
 
+class Killed(BaseException):
+    """The process ends in the middle of a call, or behind it."""
+
+
+class KillDisk(Disk):
+    """Kills at the n-th change; `behind`: when it is made."""
+
+    def __init__(self, after: int, *, behind: bool) -> None:
+        self.after, self.behind, self.count = after, behind, 0
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in ("pwritev", "fdatasync", "rename_new", "sync_directory", "unlink", "open",
+                        "release"):
+            return found
+
+        def call(*words: Any) -> Any:
+            self.count += 1
+            if self.count == self.after and not self.behind:
+                raise Killed
+            result = found(*words)
+            if self.count == self.after:
+                if name == "open":
+                    self.close(result)
+                raise Killed
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_kill_leaves_nothing_that_the_next_start_does_not_remove(
+        paths: SpoolPaths, behind: bool) -> None:  # noqa: FBT001
+    """Of its maker, at each call: the message is handed out again, and nobody is an operator."""
+    stays = put(paths, body("b"))
+    for after in itertools.count(1):
+        ref, maker = put(paths, body("a")), Recycler(paths, SETTINGS)
+        maker.open()
+        durable.use(disk := KillDisk(after, behind=behind))
+        with contextlib.suppress(Killed):
+            maker.end(ref)
+        durable.use(Disk())
+        made = Recycler(paths, SETTINGS)
+        made.open()
+        made.look_behind()
+        assert len(files(paths)) == 1 + path(paths, ref).exists(), after
+        made.end(ref)
+        made.give_back()
+        assert files(paths) == [path(paths, stays)] and not os.listdir(paths.spares), after
+        if disk.count < after:
+            break
+    assert after > 5
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_a_dead_taker_had_taken_goes(paths: SpoolPaths, recycler: Recycler,
+                                          same: bool) -> None:  # noqa: FBT001
+    """It has withdrawn the offer and has written nothing; idel.server is the same, or the next."""
+    for each in [put(paths, body("a")) for _ in range(2)]:
+        recycler.end(each)
+    dead, stopped = (Taker(paths).take(SIZE) for _ in range(2))
+    assert dead is not None and stopped is not None
+    dead[1].close()
+    if not same:
+        recycler = Recycler(paths, SETTINGS)
+        recycler.open()
+    recycler.give_back()
+    recycler.look_behind()
+    assert files(paths) == [path(paths, stopped[0])], "it is open: its writer is about to write"
+    stopped[1].write([body("c")], 0)
+    stopped[1].close()
+    recycler.give_back()
+    Recycler(paths, SETTINGS).open()
+    assert containers.read_item(paths, stopped[0], SIZE) == body("c")
+
+
+def test_takers_that_die_cost_no_more_than_a_few(paths: SpoolPaths, recycler: Recycler,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """While idel.server has work all the time."""
+    monkeypatch.setattr(recycled_containers, "_MADE_MAX", 4)
+    for _ in range(12):
+        recycler.end(put(paths, body("a")))
+        taken = Taker(paths).take(SIZE)
+        assert taken is not None
+        taken[1].close()
+    assert len(files(paths)) <= 5
+
+
+def test_what_a_message_has_stays(paths: SpoolPaths, recycler: Recycler) -> None:
+    """Its name is that of one that was used again."""
+    recycler.end(put(paths, body("a")))
+    ref = put(paths, body("b"))
+    assert ref.rpartition("/")[2].startswith(PREFIX)
+    recycler.end(put(paths, body("a")))
+    half = Taker(paths).take(SIZE)
+    assert half is not None
+    half[1].write([b"b"], 0)
+    half[1].close()
+    later = Recycler(paths, SETTINGS)
+    later.open()
+    later.look_behind()
+    assert files(paths) == sorted([path(paths, ref), path(paths, half[0])])
+    assert containers.read_item(paths, ref, SIZE) == body("b")
+
+
+def test_no_name_is_taken_from_anybody(paths: SpoolPaths, recycler: Recycler,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    recycler.end(put(paths, body("a")))
+    had, ref = put(paths, body("b")), put(paths, body("c"))
+    monkeypatch.setattr(containers, "new_item_ref", lambda: had)
+    assert recycler.end(ref) and not offers(paths)
+    assert containers.read_item(paths, had, SIZE) == body("b")
+    assert files(paths) == [path(paths, had)]
+
+
+@pytest.mark.parametrize("has", ["open", "leased"])
+def test_omscan_leaves_what_a_writer_has_open(paths: SpoolPaths, recycler: Recycler,
+                                              has: str) -> None:
+    """It was stopped before its first write, for as long as `--older` says."""
+    recycler.end(put(paths, body("a")))
+    taken = Taker(paths).take(SIZE)
+    assert taken is not None
+    if has == "leased":
+        Disk().lease(taken[1].fd)
+    assert not omscan._take_away(paths, taken[0])
+    taken[1].write([body("c")], 0)
+    taken[1].close()
+    assert containers.read_item(paths, taken[0], SIZE) == body("c")
+    assert omscan._take_away(paths, taken[0]) and not files(paths)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOLCK])
+def test_where_the_kernel_cannot_tell_all_is_removed(paths: SpoolPaths, recycler: Recycler,
+                                                     number: int) -> None:
+    class None_(Disk):
+        def lease(self, fd: int) -> None:
+            raise OSError(number, os.strerror(number))
+
+    durable.use(None_())
+    ref, other = put(paths, body("a")), put(paths, body("b"))
+    assert recycler.end(ref) and not offers(paths)
+    assert omscan._take_away(paths, other) and not files(paths)
+
+
 def test_omscan_tells_of_spares_and_takes_them_for_no_orphans(paths: SpoolPaths,
                                                               recycler: Recycler) -> None:
     """Also of one whose taker has died before he wrote into it."""
@@ -427,6 +651,10 @@ def test_a_body_that_looks_like_a_label_is_none(paths: SpoolPaths, recycler: Rec
     assert offered(paths) == set()
     assert Taker(paths).take(size) is None
     assert path(paths, ref).stat().st_size == size
+    file = containers.open_again(paths, ref)
+    file.write([recycled_containers._label(ref, "") + body("x")], 0)
+    file.close()
+    assert not is_spare(paths, ref)
 
 
 def test_the_kernel_tells_who_is_alone(tmp_path: Path) -> None:

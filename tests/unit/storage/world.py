@@ -72,6 +72,10 @@ class FaultyDisk(Disk):
         self._call("rename", os.path.basename(target))
         super().rename(source, target)
 
+    def rename_new(self, source: str, target: str) -> None:
+        self._call("rename", os.path.basename(target))
+        super().rename_new(source, target)
+
     def unlink(self, path: str) -> None:
         self._call("unlink", os.path.basename(path))
         super().unlink(path)

@@ -61,7 +61,8 @@ def everything() -> Facts:
         journal=Journal(histogram(3, 4), histogram(0, 2)), busy=frozenset((11, 99)),
         filled=Filled({"journal": 1 << 20, "msgpool": 4096, "store": 0, "volatile": 0}),
         space=replace(found.space, inodes=1000, inodes_free=900),
-        archive_lag_s=60.0, disk_bytes=10**10, shipping=ShipState(SHIPS, 60, NOW_NS))
+        archive_lag_s=60.0, disk_bytes=10**10, shipping=ShipState(SHIPS, 60, NOW_NS),
+        resting=(3, 900_000))
 
 
 def facts(*queues: QueueFacts, state: str = "live", free: int | None = 10**9,

@@ -96,6 +96,12 @@ def test_histograms_are_cumulative_and_in_seconds() -> None:
     assert 'omq_queue_messages_handed_out_total{omq_instance="test",queue="A"} 4.0' in said
 
 
+def test_what_rests_for_the_next_bodies_has_its_figures() -> None:
+    said = text(everything())
+    assert 'omq_recycled_files{omq_instance="test"} 3.0' in said
+    assert 'omq_recycled_bytes{omq_instance="test"} 900000.0' in said
+
+
 def test_a_service_has_its_readers_and_who_of_them_works() -> None:
     said = text(everything())
     assert 'omq_service_readers{omq_instance="test",service="local"} 3.0' in said

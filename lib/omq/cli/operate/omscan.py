@@ -5,6 +5,7 @@
     spare       a file of that kind that is empty, made ahead by one that writes large bodies, which
                 removes it at its end unless it is killed; or one that idel.server keeps so that
                 the next body is written over it; told, and no reason for exit code 1
+                What a program has open stays, whatever its age: a put may be about to come
     record      a pool record that belongs to no message: a continuation that nothing leads to, an
                 older record of a message (core.load.pool_orphans); --remove needs a stopped
                 instance, whose last checkpoint has everything, and keeps a copy in quarantine/
@@ -135,7 +136,10 @@ def _take_away(paths: SpoolPaths, name: str) -> bool:
     """Whether it is removed. One that cannot be is reported, and holds up none of the others."""
     try:
         withdraw(paths, name)
-        return containers.remove(paths, name)
+        removed = containers.remove_unused(paths, name)
+        if removed is None:
+            say(NAME, f"{name} stays: a program has it open, which may be about to put it")
+        return bool(removed)
     except DiskError as error:
         say(NAME, str(error))
         return False

@@ -35,7 +35,7 @@ from omq.services.ship.shown import ShipState
 from omq.services.standby import lease_file
 from omq.services.standby.lag import Protected, StandbyState, protection, standbys
 from omq.services.standby.lease_file import LeaseState
-from omq.storage import archiver, disk_usage
+from omq.storage import archiver, disk_usage, recycled_containers
 from omq.storage.disk_usage import NOTHING, Filled
 from omq.storage.journal import file_name
 
@@ -94,6 +94,7 @@ class Facts:
     protection: Protected | None = None  # None: nothing waits for standbys
     lease: LeaseState | None = None  # None: there is none
     shipping: ShipState | None = None  # None: it is not to be shipped
+    resting: tuple[int, int] = (0, 0)  # containers for the next bodies: how many, their bytes
 
     @property
     def standby_lag_s(self) -> float | None:
@@ -156,6 +157,7 @@ def gather(location: Location) -> Facts:
     lease = lease_file.watched(location.paths, location.conf_dir)
     shipping = shown.watched(location.paths, location.conf_dir)
     parts, lag = sizes(location.paths), _lag(location.paths, now_ns)
+    rest_now = recycled_containers.resting(location.paths)
     try:
         with look(location.paths, Source.SEGMENT) as seen:
             causes = find(location, seen, now_ns, services, gates, wrong)
@@ -163,13 +165,14 @@ def gather(location: Location) -> Facts:
                          seen.view.counters(), _queues(seen, causes), seen.view.message_slots,
                          seen.space, *rest, of_journal(seen.view.copies),
                          frozenset(each.pid for each in seen.view.readers() if each.active),
-                         parts, lag, causes, members, guard, lease, shipping)
+                         parts, lag, causes, members, guard, lease, shipping, rest_now)
     except ManagerUnavailable as error:
         note = "; ".join(filter(None, (str(error), wrong)))
         return Facts(now_ns, ABSENT, note, {}, (), 0, space(location.paths, None), *rest,
                      filled=parts, archive_lag_s=lag,
                      causes=find(location, None, now_ns, services, gates, wrong, str(error)),
-                     standbys=members, protection=guard, lease=lease, shipping=shipping)
+                     standbys=members, protection=guard, lease=lease, shipping=shipping,
+                     resting=rest_now)
 
 
 def _queues(seen: Look, causes: Causes) -> tuple[QueueFacts, ...]:

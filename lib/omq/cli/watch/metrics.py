@@ -122,6 +122,10 @@ def _manager(facts: Facts, instance: str) -> Iterator[Metric]:
         sizes.add_metric([instance, part], size)
     if facts.filled.parts:
         yield sizes
+    yield from _gauge("recycled_files", "Containers that rest until the next bodies are "
+                      "written over them", instance, facts.resting[0])
+    yield from _gauge("recycled_bytes", "Their bytes, a part of those of containers", instance,
+                      facts.resting[1])
     if facts.space.inodes:
         yield from _gauge("disk_inodes", "Inodes of the spool's file system, where it counts them",
                           instance, facts.space.inodes)

@@ -9,7 +9,8 @@ first, then the record, so a crash in between leaves a record that names nothing
 that no record names. A container is cut before it is removed: a client that still has it open (a
 reader gets a descriptor, ADR 0021) keeps none of its space. One that nobody has open may rest for a
 while under another name, so that the next body is written over it (storage.recycled_containers);
-what rests goes when nothing waits, at the end, and at the next start.
+what rests goes when nothing waits, at the end, and at the next start; what dead processes left of
+it, too: a directory of data/ is looked through for each message, and all of them in a pause.
 
 What cannot be deleted (another user's or an immutable file, a disk that says no) stays on IDEL,
 where omstat and omqdump show it, and comes ever more seldom (core.engine.retry). One event
@@ -74,6 +75,7 @@ class IdelService(Service):
 
     def idle(self) -> None:
         self._recycler.give_back()
+        self._recycler.look_behind()
         self._tell()
 
     def close(self) -> None:

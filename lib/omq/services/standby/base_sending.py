@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 from typing import Final
 
 from omq.base.errors import DiskError, SpoolLocked, StreamBroken
@@ -30,6 +29,7 @@ from omq.base.paths import SpoolPaths
 from omq.format.standby import Piece, PieceKind
 from omq.services.standby.base_had import CHUNK_BYTES, Had
 from omq.storage import durable, poolctrl, spool, standby_holds
+from omq.storage.containers import open_item
 from omq.storage.files import File, open_file, read_file
 from omq.storage.instance_file import Instance
 from omq.storage.journal import file_name, numbers_in
@@ -121,18 +121,21 @@ def _containers(paths: SpoolPaths, term: int, had: Had) -> Iterator[Piece]:
             if (name := f"~/data/{directory}/{item}") in spares:
                 continue
             ref = name.encode()
-            yield from _container(paths.data / directory / item, ref, term, had)
+            yield from _container(paths, ref, term, had)
 
 
-def _container(path: Path, ref: bytes, term: int, had: Had) -> Iterator[Piece]:
+def _container(paths: SpoolPaths, ref: bytes, term: int, had: Had) -> Iterator[Piece]:
     try:
-        file = open_file(path)
+        file = open_file(paths.root / ref.decode().removeprefix("~/"))
     except FileNotFoundError:
         return
     except DiskError as error:
-        if isinstance(error.__cause__, BlockingIOError):
-            return  # it becomes a spare in this moment (Disk.alone): its message has ended
-        raise
+        if not isinstance(error.__cause__, BlockingIOError):
+            raise
+        try:  # somebody has a lease: as a rule it becomes a spare, and has gone when that is over
+            file = open_item(paths, ref.decode())
+        except FileNotFoundError:
+            return
     try:
         size = file.size()
         if had.whole(ref.decode(), file):
