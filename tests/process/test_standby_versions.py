@@ -49,9 +49,10 @@ class Versions(Pair):
     def script(self, name: str, root: Path) -> str:
         path = self.root.with_name(name)
         own = os.environ.get("PYTHONPATH")  # not that of an older standby, which starts it
+        environment = ["-u", "PYTHONPATH"] if own is None else [f"PYTHONPATH={own}"]
         path.write_text("#!/bin/sh\nexec " + shlex.join([
-            "env", *(["-u", "PYTHONPATH"] if own is None else [f"PYTHONPATH={own}"]), *self.sender, "omq", "standby", "send", "--spool", str(root), "--conf",
-            str(self.primary.conf)]) + "\n")
+            "env", *environment, *self.sender, "omq", "standby", "send", "--spool", str(root),
+            "--conf", str(self.primary.conf)]) + "\n")
         path.chmod(0o755)
         return str(path)
 
