@@ -70,6 +70,16 @@ def crc32c(data: bytes, begin: int, end: int) -> int:
     return checksum.crc32c(memoryview(data)[begin:end])
 
 
+def crc32c_after(crc: int, data: bytes) -> int:
+    """The same."""
+    return checksum.crc32c(data, crc)
+
+
+def start_of(data: memoryview, size: int) -> bytes:
+    """As copied.pxd has it for compiled modules."""
+    return bytes(data[:size])
+
+
 def keyed(one: int, other: int, number: int) -> int:
     """As siphash.pxd has it for compiled modules."""
     return siphash.siphash((one, other), number)
