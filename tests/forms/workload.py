@@ -901,7 +901,7 @@ class Workload:
             sorted(cast(Any, core.volatile).live.items()),
             sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
             core.times.over.tolist()[: t.messages.high],
-            sorted(core.groups.fronts.items()), core.groups.waiting,
+            sorted(core.groups.fronts.items()), core.groups.waiting.tolist(),
             [(group, each.members, sorted(each.lasts.items()))
              for group, each in sorted(core.groups.numbered.items())],
             [(slot, core.groups.keys[slot], core.groups.numbers[slot])

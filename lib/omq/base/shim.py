@@ -80,6 +80,18 @@ def start_of(data: memoryview, size: int) -> bytes:
     return bytes(data[:size])
 
 
+def copy(to: memoryview, at: int, data: memoryview, begin: int, size: int) -> None:
+    """The same."""
+    to[at : at + size] = data[begin : begin + size]
+
+
+def soon(column: memoryview, at: int) -> None:
+    """The same: nothing depends on it."""
+
+
+soon_long = soon
+
+
 def keyed(one: int, other: int, number: int) -> int:
     """As siphash.pxd has it for compiled modules."""
     return siphash.siphash((one, other), number)

@@ -163,8 +163,9 @@ class EngineChecks:
                 add(Rule.GROUP, f"group {group:#x}", f"its ring is not {order}")
             found += [entry for entry in order[1:] if self._state[entry] == _READY]
         counted = Tally(t.e_queue[entry] for entry in found)
-        if counted != groups.waiting or t.counters[Counter.GROUP_WAITING] != len(found):
-            add(Rule.GROUP, "waiting", f"{groups.waiting}, not {dict(counted)}")
+        said = {queue: count for queue, count in enumerate(groups.waiting) if count}
+        if counted != said or t.counters[Counter.GROUP_WAITING] != len(found):
+            add(Rule.GROUP, "waiting", f"{said}, not {dict(counted)}")
         return found
 
     def _check_runnable(self) -> None:

@@ -108,7 +108,7 @@ class Lanes:
 
     def ready(self, queue: int) -> int:
         """Entries of a queue that can be handed out."""
-        there = int(self.t.q_ready[queue]) - self.groups.waiting.get(queue, 0)
+        there = int(self.t.q_ready[queue]) - self.groups.waiting[queue]
         if self.limited and queue in self.limited:
             return limited.ready(self, self.limited[queue], there)
         return there
