@@ -1,4 +1,5 @@
 from omq.fast.columns cimport Columns
+from omq.fast.lane cimport Lane
 from omq.fast.limited_keys cimport Keys
 
 cdef unsigned int _READY, _IN_GROUP, _PRIORITIES, _KEYED

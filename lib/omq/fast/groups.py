@@ -8,7 +8,6 @@ the hashes of ids are remembered, those of recent ones where no object is made t
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any
 
@@ -18,6 +17,7 @@ from omq.core.engine.group_fronts import QUEUE_BITS, SPREAD
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import Core
 from omq.fast.columns import Columns
+from omq.fast.lane import Lane
 from omq.fast.limited_keys import Keys
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
@@ -37,7 +37,6 @@ _ALL, _MIX = (1 << 64) - 1, 0x9E3779B97F4A7C15
 _READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
 _KEYED = int(QueueFlag.KEYED)
 _WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)
-_POP, _PUSH = heappop, heappush
 assert _ID == 24 and _NUMBER == 52
 
 
@@ -217,11 +216,11 @@ class Rings:
         return True
 
     def begin(self) -> None:
-        """Settlements follow, of which `leave` and `follow` are told, up to `end`."""
+        """Settlements follow, for `leave` and `follow`, up to `end`."""
         self._settles, self._stirred = True, 0
 
     def end(self) -> None:
-        """All of them were told."""
+        """There are no more."""
         self._settles, self._stirred = False, 0
 
     def follow(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
@@ -279,12 +278,12 @@ class Rings:
 
     def top(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """As Lanes.lane_top, the entry; -1: there is none."""
-        c, lane = self._c, self._core.lanes.get(queue)
+        c = self._c
+        lane: Lane | None = self._core.lanes.get(queue)
         entry: cython.Py_ssize_t
-        sequence: cython.ulonglong
-        while lane:
-            _, sequence, entry = lane[0]
-            if (c.e_state[entry] == _READY and c.e_sequence[entry] == sequence
+        while lane is not None and lane.count:
+            entry = lane.entry()
+            if (c.e_state[entry] == _READY and c.e_sequence[entry] == lane.sequence()
                     and c.e_queue[entry] == queue and not c.e_prev[entry] and not c.e_next[entry]
                     and c.q_head[queue * _PRIORITIES + c.e_priority[entry]] != entry + 1):
                 return entry
@@ -294,13 +293,14 @@ class Rings:
     def _push(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
         """As Lanes.into_lane, of a queue without keys."""
         c, lanes = self._c, self._core.lanes
-        lane = lanes.get(queue)
+        lane: Lane | None = lanes.get(queue)
         if lane is None:
-            lane = lanes[queue] = []
-        _PUSH(lane, (-int(c.e_priority[entry]), c.e_sequence[entry], entry))
+            lane = lanes[queue] = Lane()
+        lane.push(c.e_priority[entry], c.e_sequence[entry], entry)
         c.counters[_RETURNED] += 1
 
     def pop(self, queue: cython.Py_ssize_t) -> None:
         """As Lanes.lane_pop."""
-        _POP(self._core.lanes[queue])
+        lane: Lane = self._core.lanes[queue]
+        lane.drop()
         self._c.counters[_RETURNED] -= 1

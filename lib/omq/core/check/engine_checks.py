@@ -96,7 +96,7 @@ class EngineChecks:
         heaps: dict[str, Sequence[tuple[Any, ...]]] = {
             "due": core.due, "moments": core.moments, "leases": core.leases,
             "timeouts": [item[:2] for item in engine.timeouts.heap],
-            **{f"lane of queue {queue}": lane for queue, lane in core.lanes.items()}}
+            **{f"lane of queue {queue}": lane.items() for queue, lane in core.lanes.items()}}
         for name, heap in heaps.items():
             wrong = sum(heap[(i - 1) // 2] > heap[i] for i in range(1, len(heap)))
             if wrong:
@@ -134,7 +134,7 @@ class EngineChecks:
         if items != said:
             self._report.add(Rule.LANE, "return lanes", f"{items} items, the counter says {said}")
         for queue, lane in core.lanes.items():
-            for minus, sequence, entry in lane:
+            for minus, sequence, entry in lane.items():
                 if (entry < high and loose[entry] and t.e_sequence[entry] == sequence
                         and t.e_queue[entry] == queue and t.e_priority[entry] == -minus):
                     valid[entry] += 1
