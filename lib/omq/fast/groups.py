@@ -8,7 +8,6 @@ the hashes of ids are remembered, those of recent ones where no object is made t
 
 from __future__ import annotations
 
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any
 
 from omq.base import limits
@@ -55,9 +54,9 @@ class Rings:
         self._numbered, self._candidates = core.groups.numbered, core.groups.candidates
         self._known: dict[bytes, int] = {}  # keys of group ids
         # The same of recent ones, each in the only place where it may be: three words, and its
-        # key. Half of a line of the processor's cache, which a page begins with.
-        self._recent = memoryview(
-            mmap(-1, 32 << _RECENT_BITS, MAP_PRIVATE | MAP_ANONYMOUS)).cast("Q")
+        # key. Half of a line of the processor's cache, where the C library puts areas of this size
+        # 16 bytes behind the beginning of a line.
+        self._recent = memoryview(bytearray((32 << _RECENT_BITS) + 48))[48:].cast("Q")
         said = memoryview(bytearray(56))  # what the last payload said
         self._bytes, self._said, self._words = said, said, said.cast("Q")
         self._halves = said.cast("I")
