@@ -198,7 +198,8 @@ def loaded(pool: PoolFiles, uuid: bytes, count: int, rows: PlainRows | None) -> 
     core.now_ns = 1 << 60
     slots = SlotAllocator()
     found = load(core, pool, slots, lambda _text: None, rows)
-    kept = {name: getattr(core, name) for name in ("lanes", "runs", "moments", "active")}
+    kept = {name: getattr(core, name) for name in ("runs", "moments", "active")}
+    kept["lanes"] = {queue: lane.items() for queue, lane in core.lanes.items()}
     return (bytes(core.t.buffer), dataclasses.asdict(found), kept, slots._files)
 
 

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import random
+from heapq import heappop, heappush
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from omq.base.limits import PRIORITIES
+from omq.fast.lane import Lane
 from omq.format.message import GROUP_AT, Descriptor, encode, group_of
 from tests.forms.mutants import MUTANTS, beside
 from tests.forms.two_rings import SEEDS, Way, work
@@ -49,3 +54,33 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
         for number in range(1500):
             payload = encode(Descriptor(group_id=b"g" * 16 + b"%d" % number), [], b"", b"")
             assert rings.key(memoryview(payload), 0) == group_of(payload)[0]
+
+
+@pytest.mark.parametrize("made", [Lane, source(name="lane").Lane], ids=["as it is", "interpreted"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lane_is_a_heap(made: type[Any], seed: int) -> None:
+    """Of any length, full and empty by turns, and with items that are equal."""
+    r, lane, heap = random.Random(seed), made(), list[tuple[int, int, int]]()
+    fill = r.choice((3, 70, 1000))
+    for step in range(6000):
+        if heap and (r.random() < 0.4 or step // fill % 2):
+            assert lane.first() == heap[0]
+            assert (lane.sequence(), lane.entry()) == heap[0][1:]
+            lane.drop()
+            heappop(heap)
+        else:
+            sequence = r.choice((step, r.getrandbits(64), r.randrange(9)))
+            item = r.randrange(PRIORITIES), sequence, sequence % 0xFFFFFFFF
+            lane.push(*item)
+            heappush(heap, (-item[0], *item[1:]))
+        assert len(lane) == lane.count == len(heap)
+        if step % 100 == 0:
+            items = lane.items()
+            assert sorted(items) == sorted(heap)
+            assert all(items[(i - 1) // 2] <= items[i] for i in range(1, len(items)))
+    while heap:
+        assert lane.first() == heappop(heap)
+        lane.drop()
+    assert not lane
+    with pytest.raises(IndexError):
+        lane.drop()

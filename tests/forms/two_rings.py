@@ -86,7 +86,7 @@ class Way:
         came, self.core.runnable, core.watched[ON] = core.watched[ON], set(), []
         there = [entry for entry in range(ROWS) if self.t.e_state[entry]]
         return (groups.fronts, groups.waiting, runnable, came, bytes(self.t.buffer),
-                sorted(core.lanes.items()),
+                [(queue, sorted(lane.items())) for queue, lane in core.lanes.items()],
                 [(group, each.members, each.lasts) for group, each in groups.numbered.items()],
                 [(queue, each.sizes, each._lines) for queue, each in groups.candidates.items()],
                 [(e, groups.keys[e], groups.numbers[e], groups.after[e], groups.before[e])

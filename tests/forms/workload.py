@@ -884,7 +884,9 @@ class Workload:
             sorted((+units.bytes_by_user).items()),
             core.next_qpool, core.active, sorted(core.runnable), sorted(core.due),
             sorted(core.moments),
-            sorted(core.leases), sorted(core.lanes.items()), sorted(core.runs.items()),
+            sorted(core.leases),
+            [(queue, sorted(lane.items())) for queue, lane in sorted(core.lanes.items())],
+            sorted(core.runs.items()),
             sorted(core.suspects), core.failures.everything(),
             t.messages.high, t.messages.top, t.entries.high, t.entries.top,
             t.messages.v_stack[: t.messages.top].tolist(),
@@ -901,7 +903,7 @@ class Workload:
             sorted(cast(Any, core.volatile).live.items()),
             sorted(core.times.wheel.waiting()), sorted(core.times.loaded.waiting()),
             core.times.over.tolist()[: t.messages.high],
-            sorted(core.groups.fronts.items()), core.groups.waiting,
+            sorted(core.groups.fronts.items()), core.groups.waiting.tolist(),
             [(group, each.members, sorted(each.lasts.items()))
              for group, each in sorted(core.groups.numbered.items())],
             [(slot, core.groups.keys[slot], core.groups.numbers[slot])

@@ -105,7 +105,7 @@ MUTANTS: Final = (
            "np.asarray(self.numbers)[: len(numbers)] = numbers",
            "np.asarray(self._numbers)[: len(numbers)] = 0"),
     Mutant("a returned message goes last", "core/engine/lanes.py",
-           "heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))",
+           "lane.push(t.e_priority[entry], t.e_sequence[entry], entry)",
            "t.link(entry, queue * PRIORITIES + t.e_priority[entry])"),
     Mutant("done removes another part", "core/redo/changes.py",
            "left = [part for part in message.parts if part.queue != frame[At.QUEUE]]",

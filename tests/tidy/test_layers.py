@@ -53,7 +53,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
 """The rooms of a layer, each with those that it may import. Modules beside the rooms are for all of
 the layer."""
 
-LEAVES: dict[str, tuple[str, ...]] = {"core": ("omq.fast.party", "omq.fast.waiter")}
+LEAVES: dict[str, tuple[str, ...]] = {"core": ("omq.fast.lane", "omq.fast.party",
+                                           "omq.fast.waiter")}
 """Modules of a layer to the right that a layer may import all the same: types, which import nothing
 but each other and omq.base."""
 

@@ -70,6 +70,28 @@ def crc32c(data: bytes, begin: int, end: int) -> int:
     return checksum.crc32c(memoryview(data)[begin:end])
 
 
+def crc32c_after(crc: int, data: bytes) -> int:
+    """The same."""
+    return checksum.crc32c(data, crc)
+
+
+def start_of(data: memoryview, size: int) -> bytes:
+    """As copied.pxd has it for compiled modules."""
+    return bytes(data[:size])
+
+
+def copy(to: memoryview, at: int, data: memoryview, begin: int, size: int) -> None:
+    """The same."""
+    to[at : at + size] = data[begin : begin + size]
+
+
+def soon(column: memoryview, at: int) -> None:
+    """The same: nothing depends on it."""
+
+
+soon_long = soon
+
+
 def keyed(one: int, other: int, number: int) -> int:
     """As siphash.pxd has it for compiled modules."""
     return siphash.siphash((one, other), number)

@@ -28,6 +28,10 @@ and what they touch of a client with each request (ADR 0212):
     client_state    the typed part of a session    party         a client, to the engine
     waiter          a reader that waits            look_line     whose note is looked at next
 
+and of a queue (ADR 0231):
+
+    lane            messages that came back, or take a late turn
+
 and for clients, which do not import the engine:
 
     client_request   a request down to the kernel   batch        bodies as a PUT_MANY carries them

@@ -1,6 +1,9 @@
 cdef unsigned int _PUT, _NORMAL, _PERSISTENT, _GROUPED
 cdef Py_ssize_t _SIZE, _BATCH_MAX, _HEAD, _BODY_AT, _GROUP_AT, _NUMBER_AT, _HEADS_MAX, _ID
+cdef Py_ssize_t _MARK, _SHORT
 cdef unsigned int _LAST
+cdef bint _OWN_SUM
+cdef bytes _PLAIN
 cdef dict _heads
 
 cpdef tuple plain_head(Py_ssize_t size)
@@ -9,8 +12,24 @@ cpdef object bodies_of(list messages, type kind, str queue, Py_ssize_t size_max)
 cpdef object alike_bodies(list messages, type kind, str queue, Py_ssize_t size_max)
 cpdef object marks_of(list messages)
 cpdef bytes group_mark(bytes group, unsigned int number)
+cdef unsigned int _sum(bytes data, unsigned int crc) except? 0
 cdef bint _only_a_body(object message, str queue) except -1
 cdef bint _at_once(object message, str queue) except -1
+
+cdef class Marks:
+    cdef unsigned char[::1] _s8
+    cdef unsigned int[::1] _s32
+    cdef unsigned long long[::1] _s64
+    cdef int note(self, Py_ssize_t i, bytes group, unsigned int number) except -1
+    cdef bint has(self, Py_ssize_t i) except -1
+
+cdef class Descriptors:
+    cdef unsigned char[::1] _m8
+    cdef unsigned int[::1] _m32
+    cdef unsigned long long[::1] _m64
+    cdef Py_ssize_t _size
+    cdef unsigned int crc
+    cdef bytes of(self, unsigned long long size, Marks marks, Py_ssize_t i)
 
 cdef class Heads:
     cdef object _head
@@ -37,7 +56,7 @@ cdef class Batch:
     cdef readonly bytes data
     cpdef Py_ssize_t take(self, unsigned int queue, list messages, Py_ssize_t start,
                           Py_ssize_t room, unsigned int priority=*, unsigned int flags=*,
-                          bytes pattern=*, list marks=*) except -1
+                          bytes pattern=*, Marks marks=*) except -1
 
 cpdef tuple headed(bytes pattern, Py_ssize_t size, bytes mark)
 

@@ -33,6 +33,6 @@ cdef class Gives:
     cdef Py_ssize_t _ready(self, Py_ssize_t queue) except -1
     cdef bint _hand_out(self, Py_ssize_t queue, object line, list given) except -1
     cdef Py_ssize_t _head(self, Py_ssize_t queue) except? -1
-    cdef Py_ssize_t _returned(self, Py_ssize_t queue, Py_ssize_t head) except? -1
+    cdef Py_ssize_t _returned(self, Py_ssize_t top, Py_ssize_t head) except? -1
     cdef list _give(self, Party party, Py_ssize_t queue, Py_ssize_t want,
                     unsigned long long sequence, bint laned, bint keyed)

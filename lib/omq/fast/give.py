@@ -167,7 +167,7 @@ class Gives:
                 return False
             if laned:
                 self._chain = queue * _PRIORITIES + _PRIORITIES - 1
-                top = self._returned(queue, self._head(queue))
+                top = self._returned(self._rings.top(queue), self._head(queue))
                 if top >= 0 and c.e_attempts[top]:
                     return False  # it goes alone
             # from here on nothing can fail
@@ -198,10 +198,10 @@ class Gives:
         entry: cython.Py_ssize_t = c.q_head[self._chain]
         return entry - 1
 
-    def _returned(self, queue: cython.Py_ssize_t, head: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """The first of the return lane, if it goes before `head` of the chains; else -1."""
+    def _returned(self, top: cython.Py_ssize_t, head: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """The first of the return lane (-1: there is none), if it goes before `head` of the chains;
+        else -1."""
         c = self._c
-        top: cython.Py_ssize_t = self._rings.top(queue)
         if top < 0 or head < 0 or c.e_priority[top] > c.e_priority[head]:
             return top
         return top if c.e_priority[top] == c.e_priority[head] \
@@ -219,6 +219,7 @@ class Gives:
         now: cython.longlong = core.now_ns
         entry: cython.Py_ssize_t
         top: cython.Py_ssize_t
+        first: cython.Py_ssize_t = -2 if laned else -1  # of the lane; -2: it is asked for
         alone: cython.bint = False
         since: cython.longlong = 0
         alike: cython.ulonglong = 0  # entries so far that were put at `since`
@@ -235,7 +236,9 @@ class Gives:
                 keys.take(entry)
             else:
                 entry = self._head(queue)
-                top = self._returned(queue, entry) if laned else -1
+                if first < -1:
+                    first = self._rings.top(queue)
+                top = self._returned(first, entry) if laned else -1
                 if top < 0:
                     c.unlink(entry, self._chain)
                 elif c.e_attempts[top]:
@@ -243,6 +246,7 @@ class Gives:
                 else:
                     entry = top
                     self._rings.pop(queue)
+                    first = -2
             self._attempts.hand(
                 entry, queue, reader, sequence, frames.payload_bytes,
                 _OUT_OF_TURN if keyed or c.m_flags[c.e_message[entry]] & _GROUPED else 0, now)

@@ -8,7 +8,6 @@ the hashes of ids are remembered, those of recent ones where no object is made t
 
 from __future__ import annotations
 
-from heapq import heappop
 from typing import Any
 
 from omq.base import limits
@@ -17,9 +16,19 @@ from omq.core.engine.group_fronts import QUEUE_BITS, SPREAD
 from omq.core.engine.groups import GROUPED
 from omq.core.engine.state import Core
 from omq.fast.columns import Columns
+from omq.fast.lane import Lane
 from omq.fast.limited_keys import Keys
 from omq.format.index import Counter, EntryState, QueueFlag
 from omq.format.message import GROUP_AT, NO_ID, NUMBER_AT, id_hash
+
+if cython.compiled:
+    from cython.cimports.omq.fast.copied import copy as _copy
+    from cython.cimports.omq.fast.copied import soon as _soon
+    from cython.cimports.omq.fast.copied import soon_long as _soon_long
+else:
+    from omq.base.shim import copy as _copy
+    from omq.base.shim import soon as _soon
+    from omq.base.shim import soon_long as _soon_long
 
 _AT, _ID, _NUMBER, _KNOWN_MAX = GROUP_AT, len(NO_ID), NUMBER_AT - GROUP_AT, 1 << 17
 _SAID, _RECENT_BITS, _SPREAD, _BITS = _NUMBER + 4, 16, SPREAD, QUEUE_BITS
@@ -27,7 +36,6 @@ _ALL, _MIX = (1 << 64) - 1, 0x9E3779B97F4A7C15
 _READY, _IN_GROUP, _PRIORITIES = int(EntryState.READY), GROUPED, limits.PRIORITIES
 _KEYED = int(QueueFlag.KEYED)
 _WAITING, _RETURNED = int(Counter.GROUP_WAITING), int(Counter.RETURNED)
-_POP = heappop
 assert _ID == 24 and _NUMBER == 52
 
 
@@ -45,41 +53,63 @@ class Rings:
         self._behind = core.groups.waiting
         self._numbered, self._candidates = core.groups.numbered, core.groups.candidates
         self._known: dict[bytes, int] = {}  # keys of group ids
-        # The same of recent ones, each in the only place where it may be: three words, and keys.
-        self._recent = memoryview(bytearray(24 << _RECENT_BITS)).cast("Q")
-        self._recent_keys = memoryview(bytearray(8 << _RECENT_BITS)).cast("Q")
+        # The same of recent ones, each in the only place where it may be: three words, and its
+        # key. Half of a line of the processor's cache, where the C library puts areas of this size
+        # 16 bytes behind the beginning of a line.
+        self._recent = memoryview(bytearray((32 << _RECENT_BITS) + 48))[48:].cast("Q")
         said = memoryview(bytearray(56))  # what the last payload said
         self._bytes, self._said, self._words = said, said, said.cast("Q")
         self._halves = said.cast("I")
         self.number = 0  # in its group, of the message whose key was asked for last
+        self._settles = False  # between `begin` and `end` nobody looks at what is runnable
+        self._stirred = 0  # the last queue that was runnable since then
         self._whole = -1  # the front of the group that a message left last, if it may be whole now
 
     def key(self, payload: Any, at: cython.Py_ssize_t) -> cython.ulonglong:
         """The key of the group that a payload's descriptor, from `at` on, names, and its `number`;
-        0: it has no whole descriptor. They are read once: a client may write there meanwhile."""
-        i: cython.Py_ssize_t
-        if len(payload) < at + _AT + _SAID:
+        0: it has no whole descriptor. They are copied first: a client may write there meanwhile."""
+        if not self._read(payload, at):
             return 0
-        if cython.compiled:
-            for i in range(_ID):
-                self._said[i] = payload[at + _AT + i]
-            for i in range(_NUMBER, _SAID):
-                self._said[i] = payload[at + _AT + i]
-        else:
-            self._said[:_SAID] = payload[at + _AT : at + _AT + _SAID]
-        self.number = self._halves[13]
+        place: cython.Py_ssize_t = 4 * self._place()
         a: cython.ulonglong = self._words[0]
         b: cython.ulonglong = self._words[1]
         c: cython.ulonglong = self._words[2]
-        mixed: cython.ulonglong = (a ^ b) * _MIX & _ALL
-        mixed = (mixed ^ mixed >> 32 ^ c) * _MIX & _ALL
+        if (self._recent[place] != a or self._recent[place + 1] != b
+                or self._recent[place + 2] != c):
+            self._recent[place], self._recent[place + 1] = a, b
+            self._recent[place + 2], self._recent[place + 3] = c, self._hash()
+        return self._recent[place + 3]
+
+    def soon(self, payload: Any, at: cython.Py_ssize_t) -> None:
+        """`key` will be asked for the same: what that reads is on its way to the processor while
+        other payloads are looked at. Nothing depends on what is read here."""
+        if cython.compiled and self._read(payload, at):
+            _soon_long(self._recent, 4 * self._place())
+
+    def meets(self, queue: cython.uint, key: cython.ulonglong) -> None:
+        """`join` or `leave` follows for one of this group: the same for the chain of its front."""
+        if cython.compiled:
+            _soon(self._first, self._chain(queue, key))
+
+    def leaves(self, slot: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """The same, of a message of a group."""
+        self.meets(queue, self._keys[slot])
+
+    def _read(self, payload: Any, at: cython.Py_ssize_t) -> cython.bint:
+        """Copy what the descriptor from `at` on says of a group. False: it is not whole."""
+        if len(payload) < at + _AT + _SAID:
+            return False
+        _copy(self._said, 0, payload, at + _AT, _ID)
+        _copy(self._said, _NUMBER, payload, at + _AT + _NUMBER, 4)
+        self.number = self._halves[13]
+        return True
+
+    def _place(self) -> cython.Py_ssize_t:
+        """Where the key of the id that was read last may be."""
+        mixed: cython.ulonglong = (self._words[0] ^ self._words[1]) * _MIX & _ALL
+        mixed = (mixed ^ mixed >> 32 ^ self._words[2]) * _MIX & _ALL
         place: cython.Py_ssize_t = mixed >> (64 - _RECENT_BITS)
-        if (self._recent[3 * place] != a or self._recent[3 * place + 1] != b
-                or self._recent[3 * place + 2] != c):
-            self._recent[3 * place], self._recent[3 * place + 1] = a, b
-            self._recent[3 * place + 2] = c
-            self._recent_keys[place] = self._hash()
-        return self._recent_keys[place]
+        return place
 
     def _hash(self) -> cython.ulonglong:
         """The key of the id that was read last."""
@@ -184,6 +214,14 @@ class Rings:
         self._fronts[0] -= 1
         return True
 
+    def begin(self) -> None:
+        """Settlements follow, for `leave` and `follow`, up to `end`."""
+        self._settles, self._stirred = True, 0
+
+    def end(self) -> None:
+        """There are no more."""
+        self._settles, self._stirred = False, 0
+
     def follow(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
         """What `leave` has found takes its turn, and who waits for a whole group looks if that is
         one now."""
@@ -194,7 +232,9 @@ class Rings:
 
     def _ready(self, queue: cython.Py_ssize_t, entry: cython.Py_ssize_t) -> None:
         """As Core.is_ready."""
-        self._core.runnable.add(queue)
+        if queue != self._stirred:
+            self._core.runnable.add(queue)
+            self._stirred = queue if self._settles else 0
         watched = self._core.watched
         if watched and queue in watched:
             watched[queue].append(entry)
@@ -218,7 +258,7 @@ class Rings:
                 not tail or c.e_sequence[tail - 1] < c.e_sequence[entry]):
             c.link(entry, chain)
         else:
-            self._core.into_lane(entry, queue)
+            self._push(entry, queue)
         self._ready(queue, entry)
 
     def _group(self, queue: cython.uint, key: cython.ulonglong) -> Any:
@@ -228,35 +268,38 @@ class Rings:
 
     def _count(self, queue: cython.uint, change: cython.longlong) -> None:
         """As Groups.waits."""
-        count = self._behind.get(queue, 0) + change
+        self._behind[queue] += change
         self._c.counters[_WAITING] += change
-        if count:
-            self._behind[queue] = count
-        else:
-            del self._behind[queue]
 
     def behind(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """READY entries of a queue that wait for the one before them."""
-        if not self._c.counters[_WAITING]:
-            return 0
-        count: cython.Py_ssize_t = self._behind.get(queue, 0)
-        return count
+        return self._behind[queue]
 
     def top(self, queue: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """As Lanes.lane_top, the entry; -1: there is none."""
-        c, lane = self._c, self._core.lanes.get(queue)
+        c = self._c
+        lane: Lane | None = self._core.lanes.get(queue)
         entry: cython.Py_ssize_t
-        sequence: cython.ulonglong
-        while lane:
-            _, sequence, entry = lane[0]
-            if (c.e_state[entry] == _READY and c.e_sequence[entry] == sequence
+        while lane is not None and lane.count:
+            entry = lane.entry()
+            if (c.e_state[entry] == _READY and c.e_sequence[entry] == lane.sequence()
                     and c.e_queue[entry] == queue and not c.e_prev[entry] and not c.e_next[entry]
                     and c.q_head[queue * _PRIORITIES + c.e_priority[entry]] != entry + 1):
                 return entry
             self.pop(queue)
         return -1
 
+    def _push(self, entry: cython.Py_ssize_t, queue: cython.uint) -> None:
+        """As Lanes.into_lane, of a queue without keys."""
+        c, lanes = self._c, self._core.lanes
+        lane: Lane | None = lanes.get(queue)
+        if lane is None:
+            lane = lanes[queue] = Lane()
+        lane.push(c.e_priority[entry], c.e_sequence[entry], entry)
+        c.counters[_RETURNED] += 1
+
     def pop(self, queue: cython.Py_ssize_t) -> None:
         """As Lanes.lane_pop."""
-        _POP(self._core.lanes[queue])
+        lane: Lane = self._core.lanes[queue]
+        lane.drop()
         self._c.counters[_RETURNED] -= 1

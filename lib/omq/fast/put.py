@@ -261,11 +261,17 @@ class Puts:
         at: cython.Py_ssize_t = 0
         for i in range(count):
             if self._h16[64 * i + 1] & _GROUPED:
+                self._rings.soon(payloads, at)
+            at += self._h32[32 * i + 10]
+        at = 0
+        for i in range(count):
+            if self._h16[64 * i + 1] & _GROUPED:
                 if self._h32[32 * i + 10] > _DESCRIPTOR:
                     self._keys[i] = self._rings.key(payloads, at)
                     self._numbers[i] = self._rings.number
                 if not self._keys[i]:
                     return False
+                self._rings.meets(self._h16[64 * i + 2], self._keys[i])
             at += self._h32[32 * i + 10]
         return True
 

@@ -42,8 +42,10 @@ class SettledEntries:
         if active:
             self._worked(count)
         self._file = -1
+        self._rings.begin()
         for i in range(count):
             self._drop(i, self._picked[i], active)
+        self._rings.end()
         give_rows(self._entries, self._c.free_entries, self._picked, count)
         give_rows(self._messages, self._c.free_messages, self._slots, count)
         if active:
@@ -53,7 +55,7 @@ class SettledEntries:
         self._c.counters[_DONES] += count
 
     def _unindex(self, count: cython.Py_ssize_t) -> None:
-        """Out of the hash chains."""
+        """Out of the hash chains; of their groups they go later (Rings.leaves)."""
         c = self._c
         i: cython.Py_ssize_t
         slot: cython.Py_ssize_t
@@ -62,6 +64,8 @@ class SettledEntries:
             c.unchain(c.b_id, c.m_idnext, c.m_idprev, c.m_key[slot], slot)
             if c.m_corr[slot]:
                 c.unchain(c.b_corr, c.m_corrnext, c.m_corrprev, c.m_corr[slot], slot)
+            if c.m_flags[slot] & _IN_GROUP:
+                self._rings.leaves(slot, c.e_queue[self._picked[i]])
 
     def _worked(self, count: cython.Py_ssize_t) -> None:
         """As core.engine.durations."""

@@ -88,7 +88,7 @@ def entry(world: World, state: int, queue: int = A) -> int:
 
 def loose(world: World, queue: int = A) -> int:
     """A returned entry."""
-    return world.core.lanes[queue][0][2]
+    return int(world.core.lanes[queue].first()[2])
 
 
 def inside(world: World, queue: int = B) -> int:

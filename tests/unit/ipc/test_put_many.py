@@ -44,16 +44,16 @@ def test_what_differs_in_bodies_alone_has_the_bytes_of_each_by_itself(more: dict
     assert len(packed(messages)) > 1, "several requests"
 
 
-def packed(messages: list[Outgoing]) -> list[int]:
+def packed(messages: list[Outgoing], room: int = 3000, threshold: int = 1000) -> list[int]:
     """How many are in each request; they have the bytes that each has by itself."""
     bodies, batch, start, counts = [each.body for each in messages], Batch(), 0, list[int]()
     while start < len(messages):
-        count = batch.take(7, bodies, start, 3000, *alike_head(messages[0], "a program"),
+        count = batch.take(7, bodies, start, room, *alike_head(messages[0], "a program"),
                            marks_of(messages))
         assert count > 0
         heads, payloads, at = [], [], 0
         for each in messages[start : start + count]:
-            said = encode_outgoing(each, [7], 0, SpoolPaths(Path("/none")), 1000, "a program")
+            said = encode_outgoing(each, [7], 0, SpoolPaths(Path("/none")), threshold, "a program")
             heads.append(said.head(at))
             payloads.append(said.payload)
             at += len(said.payload)
@@ -82,6 +82,27 @@ def test_members_of_groups_have_the_bytes_of_each_by_itself(properties: dict[str
     assert alike_bodies(messages, Outgoing, "A", 1000) == [each.body for each in messages]
     assert len(packed(messages)) > 1
     assert marks_of([first, first]) is None
+
+
+def test_the_id_of_a_group_may_be_more_than_bytes() -> None:
+    """Of a class of the program's own."""
+
+    class Key(bytes):
+        pass
+
+    assert packed([Outgoing(b"x", group_id=Key(b"k")), Outgoing(b"y", group_id=b"k")]) == [2]
+
+
+@pytest.mark.parametrize("group", [b"", b"g"])
+@pytest.mark.parametrize("more", [{}, {"said": 1}, {"properties": {"long": "p" * 4500}}])
+@pytest.mark.parametrize("length", [0, 7, 8, 4095, 4096, 4097, 20_000])
+def test_bodies_of_any_length_have_their_checksum(length: int, more: dict[str, Any], group: bytes
+                                                  ) -> None:
+    """Short ones are summed in place, long ones by the library."""
+    first = Outgoing(body=bytes(range(256)) * 80, group_id=b"g", **more)
+    other = replace(first.with_body(first.body[:length]), group_id=group)
+    object.__setattr__(other, "properties", first.properties)
+    assert packed([first, other, first], 1 << 17, 1 << 16) == [3]
 
 
 @pytest.mark.parametrize(("said", "short"), [

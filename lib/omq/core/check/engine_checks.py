@@ -96,7 +96,7 @@ class EngineChecks:
         heaps: dict[str, Sequence[tuple[Any, ...]]] = {
             "due": core.due, "moments": core.moments, "leases": core.leases,
             "timeouts": [item[:2] for item in engine.timeouts.heap],
-            **{f"lane of queue {queue}": lane for queue, lane in core.lanes.items()}}
+            **{f"lane of queue {queue}": lane.items() for queue, lane in core.lanes.items()}}
         for name, heap in heaps.items():
             wrong = sum(heap[(i - 1) // 2] > heap[i] for i in range(1, len(heap)))
             if wrong:
@@ -134,7 +134,7 @@ class EngineChecks:
         if items != said:
             self._report.add(Rule.LANE, "return lanes", f"{items} items, the counter says {said}")
         for queue, lane in core.lanes.items():
-            for minus, sequence, entry in lane:
+            for minus, sequence, entry in lane.items():
                 if (entry < high and loose[entry] and t.e_sequence[entry] == sequence
                         and t.e_queue[entry] == queue and t.e_priority[entry] == -minus):
                     valid[entry] += 1
@@ -163,8 +163,9 @@ class EngineChecks:
                 add(Rule.GROUP, f"group {group:#x}", f"its ring is not {order}")
             found += [entry for entry in order[1:] if self._state[entry] == _READY]
         counted = Tally(t.e_queue[entry] for entry in found)
-        if counted != groups.waiting or t.counters[Counter.GROUP_WAITING] != len(found):
-            add(Rule.GROUP, "waiting", f"{groups.waiting}, not {dict(counted)}")
+        said = {queue: count for queue, count in enumerate(groups.waiting) if count}
+        if counted != said or t.counters[Counter.GROUP_WAITING] != len(found):
+            add(Rule.GROUP, "waiting", f"{said}, not {dict(counted)}")
         return found
 
     def _check_runnable(self) -> None:

@@ -91,7 +91,7 @@ class Backlog:
         """The next piece along the chains; None: not all that are READY are in them, or it
         cannot go on after the piece `before`."""
         core, t = self._core, self._core.t
-        if core.lane_top(queue) is not None or queue in core.groups.waiting or (
+        if core.lane_top(queue) is not None or core.groups.waiting[queue] or (
                 queue in core.limited):
             return None
         chain = (queue + 1) * PRIORITIES - 1

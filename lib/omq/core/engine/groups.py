@@ -64,7 +64,8 @@ class Groups:
 
     def __init__(self, tables: Tables) -> None:
         self._t = tables
-        self.waiting: dict[int, int] = {}  # queue -> READY entries that are not a front
+        self.waiting = memoryview(bytearray(8 * tables.layout.queues)).cast("q")
+        # READY entries that are not a front, by queue
         self.candidates: dict[int, Candidates] = {}  # by queue
         self.numbered: dict[int, _Numbered] = {}  # groups that have members with numbers
         self.keys: Any = memoryview(b"")  # by slot
@@ -109,12 +110,8 @@ class Groups:
 
     def waits(self, queue: int, change: int) -> None:
         """So many more READY entries wait for their turn."""
-        count = self.waiting.get(queue, 0) + change
+        self.waiting[queue] += change
         self._t.counters[_WAITING] += change
-        if count:
-            self.waiting[queue] = count
-        else:
-            del self.waiting[queue]
 
     # rings
 

@@ -1,5 +1,6 @@
 """Where READY messages stand: in a chain of their queue, in its return lane, or after the first of
-their group. A lane is a heap of messages that came back, next to the chains (ADR 0007).
+their group. A lane is a heap (omq.fast.lane) of messages that came back, next to the chains (ADR
+0007).
 
 Invariant: an item is (-priority, sequence, entry); one that is no longer true is dropped when it
 comes up, and the counter RETURNED says how many items there are, stale ones too.
@@ -8,7 +9,6 @@ comes up, and the counter RETURNED says how many items there are, stale ones too
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from omq.base import limits as base_limits
 from omq.core.engine import limited
@@ -16,6 +16,7 @@ from omq.core.engine.groups import Groups
 from omq.core.engine.key_turns import Turns
 from omq.core.engine.limits import Limits, QueueLimits
 from omq.core.index.tables import Tables
+from omq.fast.lane import Lane
 from omq.format.index import Counter, EntryState
 
 PRIORITIES = base_limits.PRIORITIES
@@ -27,7 +28,7 @@ class Lanes:
     """See the module: the lanes of the queues of `t`, by queue."""
 
     t: Tables
-    lanes: dict[int, list[tuple[int, int, int]]] = field(init=False, default_factory=dict)
+    lanes: dict[int, Lane] = field(init=False, default_factory=dict)
     groups: Groups = field(init=False)
     limits: Limits = field(init=False)
     limited: dict[int, QueueLimits] = field(init=False)  # those of `limits`
@@ -40,19 +41,24 @@ class Lanes:
 
     def into_lane(self, entry: int, queue: int) -> None:
         """A READY entry takes its old place."""
-        t = self.t
         if self.limited and (turns := self.keyed(queue)) is not None:
             turns.enter(entry, self.limits.keys[entry], self.mono_ns)
             return
-        lane = self.lanes.setdefault(queue, [])
-        heappush(lane, (-t.e_priority[entry], t.e_sequence[entry], entry))
+        self.lane_push(entry, queue)
+
+    def lane_push(self, entry: int, queue: int) -> None:
+        """Into the return lane, whatever the limits of the queue are."""
+        t, lane = self.t, self.lanes.get(queue)
+        if lane is None:
+            lane = self.lanes[queue] = Lane()
+        lane.push(t.e_priority[entry], t.e_sequence[entry], entry)
         t.counters[_RETURNED] += 1
 
     def lane_top(self, queue: int) -> tuple[int, int, int] | None:
         """The first valid item of a return lane; stale ones are dropped."""
         lane, t = self.lanes.get(queue), self.t
         while lane:
-            item = lane[0]
+            item: tuple[int, int, int] = lane.first()
             entry = item[2]
             if (t.e_state[entry] == _READY and t.e_sequence[entry] == item[1]
                     and t.e_queue[entry] == queue and not self.in_chain(entry)):
@@ -62,8 +68,11 @@ class Lanes:
 
     def lane_pop(self, queue: int) -> tuple[int, int, int]:
         """Take the first item off a return lane."""
+        lane = self.lanes[queue]
+        item: tuple[int, int, int] = lane.first()
         self.t.counters[_RETURNED] -= 1
-        return heappop(self.lanes[queue])
+        lane.drop()
+        return item
 
     def in_chain(self, entry: int) -> bool:
         """Is a READY entry in the chain (rather than in the return lane)?"""
@@ -108,7 +117,7 @@ class Lanes:
 
     def ready(self, queue: int) -> int:
         """Entries of a queue that can be handed out."""
-        there = int(self.t.q_ready[queue]) - self.groups.waiting.get(queue, 0)
+        there = int(self.t.q_ready[queue]) - self.groups.waiting[queue]
         if self.limited and queue in self.limited:
             return limited.ready(self, self.limited[queue], there)
         return there

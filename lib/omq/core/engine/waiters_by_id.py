@@ -213,7 +213,7 @@ def _find_many(core: Core, queue: int, column: str, key: int, want: int) -> list
     there = there[v[column][v["e_message"][there]] == np.uint64(key)]
     if core.rules[queue].expires:
         there = there[~core.times.are_over(v["e_message"][there])]
-    if core.groups.waiting or queue in core.limited:
+    if core.groups.waiting[queue] or queue in core.limited:
         turns = [_has_turn(core, queue, entry) for entry in there.tolist()]
         there = there[np.array(turns, dtype=bool)]
     order = np.lexsort((v["e_sequence"][there], -v["e_priority"][there].astype(np.int64)))

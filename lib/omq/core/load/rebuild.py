@@ -28,7 +28,7 @@ from omq.core.engine.barriers import BARRIER
 from omq.core.engine.state import HAS_ID, IDEL, POISON, PRIORITIES, REMEMBERS, REPLAYED, Core
 from omq.core.load.pool_columns import COPIED, Loaded, PlainRows, Rows, gather, without_duplicates
 from omq.format import message as message_format
-from omq.format.index import Counter, EntryState
+from omq.format.index import EntryState
 from omq.format.pool import NO_RECORD, PARTS_PER_RECORD
 from omq.storage.pool import PoolFiles
 from omq.storage.slots import SlotAllocator
@@ -156,8 +156,7 @@ def _entries(core: Core, rows: Rows, loaded: Loaded) -> None:
     failed = ready & (parts["attempts"] > 0) & (parts["queue"] > POISON)
     _chain(core, parts["queue"].astype(np.int64) * PRIORITIES + priority, ready & ~failed)
     for e in np.flatnonzero(failed).tolist():  # handed out alone: core.engine.gives
-        core.lanes.setdefault(t.e_queue[e], []).append((-t.e_priority[e], t.e_sequence[e], e))
-        t.counters[Counter.RETURNED] += 1
+        core.lane_push(e, t.e_queue[e])
     _siblings(core, parts["row"])
     _remember(core, rows.messages, parts["row"][deferred], until[deferred])
     messages, high = len(rows.messages["qpool"]), t.layout.queues

@@ -23,7 +23,7 @@ from omq.base.errors import (
     QueueGone,
 )
 from omq.base.paths import SpoolPaths
-from omq.fast.batch import Batch, group_mark, headed, id_texts, part_bytes, plain_head
+from omq.fast.batch import Batch, Marks, group_mark, headed, id_texts, part_bytes, plain_head
 from omq.format.message import Descriptor
 from omq.format.wire import Operation, PutFlag
 from omq.ipc.client.bodies import Bodies
@@ -215,7 +215,7 @@ class Wire:
 
     def put_plain_batch(self, queue: int, messages: list[bytes], start: int,
                         priority: int = _NORMAL, flags: int = _PERSISTENT,
-                        pattern: bytes = b"", marks: list[bytes] | None = None) -> list[str]:
+                        pattern: bytes = b"", marks: Marks | None = None) -> list[str]:
         """The bodies from `start` on, as many as one request takes; their ids. None goes into a
         container; what else all of them have is as wire.outgoing.alike_head has it, of their
         groups as fast.batch.marks_of."""

@@ -131,11 +131,17 @@ def properties(value: Any, argument: str = "properties") -> Mapping[str, str]:
 
 
 def group(group_id: Any, number: Any, last: Any) -> None:
-    """A group id as `identifier`, a number in it (0: none), and whether it is the last one."""
-    if not identifier(group_id, "group_id").rstrip(b"\0"):
+    """A group id as `identifier`, a number in it (0: none), and whether it is the last one. Most
+    are bytes that need no further look: each message of a group is asked about."""
+    if type(group_id) is not bytes or len(group_id) > limits.MESSAGE_ID_BYTES:
+        raw = identifier(group_id, "group_id")
+    else:
+        raw = group_id
+    if not raw.strip(b"\0"):
         raise wrong("group_id", group_id, "what has a number in a group has a group")
-    whole(number, "group_sequence", 0, (1 << 31) - 1)
-    if flag(last, "last_in_group") and not number:
+    if number or type(number) is not int:
+        whole(number, "group_sequence", 0, (1 << 31) - 1)
+    if last is not False and flag(last, "last_in_group") and not number:
         raise wrong("last_in_group", last, "the last message of a group has a group_sequence")
 
 
