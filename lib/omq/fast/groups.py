@@ -55,7 +55,7 @@ class Rings:
         self._known: dict[bytes, int] = {}  # keys of group ids
         # The same of recent ones, each in the only place where it may be: three words, and its
         # key. Half of a line of the processor's cache, where the C library puts areas of this size
-        # 16 bytes behind the beginning of a line.
+        # 16 bytes after the beginning of a line.
         self._recent = memoryview(bytearray((32 << _RECENT_BITS) + 48))[48:].cast("Q")
         said = memoryview(bytearray(56))  # what the last payload said
         self._bytes, self._said, self._words = said, said, said.cast("Q")
