@@ -855,7 +855,7 @@ class Life:
     def checkpoint(self, *, bodies: bool = True) -> None:
         """What pool.writer does when a checkpoint is due."""
         following = self.follower()
-        following._next_file.prepare(following._index.counter(Counter.JOURNAL_FILE))
+        following._next_file.prepare(following._index.counter(Counter.JOURNAL_FILE), 0)
         following._checkpoint()
         if bodies:
             following._round()
