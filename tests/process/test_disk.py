@@ -110,26 +110,27 @@ def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
         assert [m.body for m in made.drain("A")] == [b"again"]
 
 
-@pytest.mark.parametrize(("size", "together", "batch"), [(20_000, 1, 10), (10, 100, 1)])
+@pytest.mark.parametrize(("size", "together", "batch"), [(20_000, 1, 10)])
 def test_what_is_taken_from_a_full_disk_gives_its_space_back(small_disk: Path, size: int,
                                                              together: int, batch: int) -> None:
     """With a reserve of one journal file, which is too small: the next file took the last bytes,
-    no checkpoint could be written then, and taking all of it changed nothing. Many small messages
-    are little journal and much pool."""
+    no checkpoint could be written then, and taking all of it changed nothing."""
     with instance(small_disk) as made:
         made.settings(disk_reserve_bytes=1 << 20, checkpoint_interval_s=60)
         made.start(MANAGER, WRITER)
         made.ready()
-        for _ in range(2):
-            with made.connect() as c:
-                count = _fill(c, size, together)
-                with c.reader("A", batch=batch) as reader:
-                    for _ in range(0, count, batch):
-                        for message in reader.next(timeout_s=120):
-                            message.done()
-                        reader.flush()
-            assert not made.events(1441)
-            until(lambda: _free(small_disk) > 8 << 20, lambda: str(_free(small_disk)))
+        with made.connect() as c:
+            left = _fill(c, size, together)
+            with c.reader("A", batch=batch) as reader:
+                while left > 0:
+                    taken = reader.next(timeout_s=120)
+                    assert taken
+                    for message in taken:
+                        message.done()
+                    reader.flush()
+                    left -= len(taken)
+        assert not made.events(1441)
+        until(lambda: _free(small_disk) > 8 << 20, lambda: str(_free(small_disk)))
 
 
 def _fill(c: Client, size: int, together: int) -> int:

@@ -17,7 +17,7 @@ done, move and delete fill.
 What the next checkpoint adds to the pool for the messages that are there (`debt_bytes`) counts as
 taken already: many small messages are little journal and much pool.
 
-`disk_reserve_bytes = 0` is no reserve: whoever says so keeps the disk free by other means.
+`disk_reserve_bytes = 0` keeps nothing free: whoever says so keeps the disk free by other means.
 Errors: SpoolFull of `keep`; DiskError.
 """
 
@@ -43,7 +43,7 @@ POOL_BYTES: Final = 4 << 20
 
 
 def reserve_bytes(settings: Settings) -> int:
-    """Bytes that must be free for a put, behind the next journal file."""
+    """Bytes that must be free for a put, after the next journal file."""
     said = settings.disk_reserve_bytes
     return max(said, RESERVE_FILES * settings.journal_file_bytes) if said else 0
 
