@@ -376,7 +376,8 @@ def test_a_sender_waits_for_a_manager_that_is_away(tmp_path: Path) -> None:
 
 
 def test_a_stop_does_not_wait_for_a_manager_that_is_stopped(tmp_path: Path) -> None:
-    """At a shutdown of the host nobody lets the manager go on. What was accepted is there."""
+    """At a shutdown of the host nobody lets the manager go on. What was accepted is there; what
+    nobody has answered for may be."""
     with amqp_world(tmp_path) as world:
         conf = world.conf / "omq.conf"
         conf.write_text(conf.read_text().replace(
@@ -397,8 +398,11 @@ def test_a_stop_does_not_wait_for_a_manager_that_is_stopped(tmp_path: Path) -> N
             os.kill(world.children[MANAGER].pid, signal.SIGCONT)
         (said,) = [event for event in world.events(1008) if event.get("at") == "stop"]
         assert "has not answered for 1 messages" in said["reason"]
-        await_depth(world, "A", 2)
-        assert [message.body for message in world.left("A")] == [b"0", b"1"]
+        connection.timeout = 1  # its server is gone, and proton waits for an answer
+        with contextlib.suppress(Exception):
+            connection.close()
+        world.ready()
+        assert [message.body for message in world.left("A")] in ([b"0"], [b"0", b"1"])
 
 
 def test_a_manager_that_hangs_leaves_puts_in_doubt_or_waiting(tmp_path: Path) -> None:

@@ -110,13 +110,13 @@ def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
         assert [m.body for m in made.drain("A")] == [b"again"]
 
 
-@pytest.mark.parametrize(("size", "together", "batch"), [(20_000, 1, 10)])
+@pytest.mark.parametrize(("size", "together", "batch"), [(20_000, 1, 10), (10, 100, 100)])
 def test_what_is_taken_from_a_full_disk_gives_its_space_back(small_disk: Path, size: int,
                                                              together: int, batch: int) -> None:
     """With a reserve of one journal file, which is too small: the next file took the last bytes,
     no checkpoint could be written then, and taking all of it changed nothing."""
     with instance(small_disk) as made:
-        made.settings(disk_reserve_bytes=1 << 20, checkpoint_interval_s=60)
+        made.settings(disk_reserve_bytes=1 << 20)
         made.start(MANAGER, WRITER)
         made.ready()
         with made.connect() as c:

@@ -926,6 +926,7 @@ class _Line:
     """pool.writer's connection to the manager."""
 
     life: Life
+    registrations: int = 1
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         """The manager is told of a checkpoint: a frame of history."""

@@ -234,6 +234,21 @@ def test_copies_of_a_relocation_that_finds_no_room_give_their_space_back(world: 
     check_pool(world)
 
 
+def test_copies_of_a_request_that_was_sent_again_stay(world: ManagerWorld) -> None:
+    """The manager has taken the first copy of it, and refused the second one."""
+    qpools = world.fill_journal(4)
+    before = bodies(world, qpools)
+    world.line.registers = True
+    world.line.refuse = SpoolFull(path=world.paths.journal, detail="no rotation")
+    world.rounds(1)
+    assert sum(world.line.accepted)
+    assert bodies(world, qpools) == before
+    world.line.registers, world.line.refuse = False, None
+    world.rounds(4)
+    assert bodies(world, qpools) == before
+    check_pool(world)
+
+
 def test_the_store_file_of_a_request_in_doubt_stays(world: ManagerWorld) -> None:
     """The manager may still carry it out: then live bodies are there."""
     qpools = world.fill_journal(4)

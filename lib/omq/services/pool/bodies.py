@@ -72,6 +72,8 @@ ROWS_MAX: Final = 8192
 class Relocator(Protocol):
     """The queue manager, as far as bodies are concerned (omq.ipc.client.connection.Connection)."""
 
+    @property
+    def registrations(self) -> int: ...
     def relocate(self, rows: bytes) -> int: ...
 
 
@@ -297,15 +299,20 @@ class BodyKeeper:
     def _ask(self, rows: Vector, manager: Callable[[], Relocator]) -> None:
         asked = set(rows["location"].tolist()) - self.doubtful
         self.doubtful |= asked
+        line = manager()
+        began = line.registrations
         try:
-            manager().relocate(rows.tobytes())
+            line.relocate(rows.tobytes())
         except SpoolFull:
-            # An answer: it was refused before anything was changed. No other manager can have taken
-            # an earlier copy of the request, for none starts while we hold the pool lock. So nobody
-            # names these copies; else each try would leave its own, until no disk is left.
-            self.doubtful -= asked
-            if self._store is not None:
-                self._store.take_back()
+            # An answer: refused before anything was changed (core.engine.relocation). The request
+            # was sent once, for the registration is the same; sent again, an earlier copy may have
+            # been taken. No other manager can have taken it, for none starts while we hold the pool
+            # lock. So nobody names these copies; else each try would leave its own, until no disk
+            # is left.
+            if line.registrations == began:
+                self.doubtful -= asked
+                if self._store is not None:
+                    self._store.take_back()
             raise
         self.doubtful -= asked
 
