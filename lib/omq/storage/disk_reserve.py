@@ -59,15 +59,24 @@ def pool_bytes(settings: Settings) -> int:
     return reserve_bytes(settings) // 4
 
 
+def debt_max_bytes(settings: Settings, messages: int) -> int:
+    """`debt_bytes` of a pool that has nothing on the disk."""
+    if not reserve_bytes(settings):
+        return 0
+    return (messages + min(messages, COUNT_MAX)) * RECORD_BYTES
+
+
 def debt_bytes(paths: SpoolPaths, settings: Settings, messages: int) -> int:
     """What the pool grows by when it holds `messages`, at most: a record for each, and a copy of
-    those of one batch in the double-write file, less what is on the disk of both."""
-    if not (messages and reserve_bytes(settings)):
+    those of one batch in the double-write file, less what is on the disk of both. One stat for each
+    pool file."""
+    most = debt_max_bytes(settings, messages)
+    if not most:
         return 0
     found = (durable.status(paths.msgpool / name)
              for name in durable.list_directory(paths.msgpool) if name.endswith(("QP", ".dw")))
     there = sum(each.st_blocks * _BLOCK_BYTES for each in found if each is not None)
-    return max(0, (messages + min(messages, COUNT_MAX)) * RECORD_BYTES - there)
+    return max(0, most - there)
 
 
 def frames_between_looks(settings: Settings) -> int:

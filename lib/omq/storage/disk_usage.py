@@ -182,12 +182,15 @@ class Free:
 
 def free(paths: SpoolPaths, settings: Settings, messages: int = 0) -> Free:
     """Of the file system of the journal, for an instance with so many messages. The lines are those
-    of storage.disk_reserve. DiskError."""
+    of storage.disk_reserve. Where there is room enough for any pool, its files are not looked at.
+    DiskError."""
     found, reserve = durable.file_system(paths.journal), disk_reserve.reserve_bytes(settings)
     owes = reserve and not next_is_ready(paths, settings)
-    debt = disk_reserve.debt_bytes(paths, settings, messages)
+    margin, owed = MARGIN_FILES * settings.journal_file_bytes, settings.journal_file_bytes
+    debt = disk_reserve.debt_max_bytes(settings, messages)
+    if found.free - debt < reserve + margin + owed:
+        debt = disk_reserve.debt_bytes(paths, settings, messages)
     return Free(found.free - debt,
                 found.inodes_free if found.inodes else None,
                 reserve, min(settings.inode_reserve, found.inodes // 10),
-                MARGIN_FILES * settings.journal_file_bytes,
-                settings.journal_file_bytes if owes else 0, disk_reserve.late_bytes(settings), debt)
+                margin, owed if owes else 0, disk_reserve.late_bytes(settings), debt)

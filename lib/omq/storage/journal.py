@@ -101,8 +101,9 @@ class JournalWriter:
 
     `file_number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known
     durable; `last_lsn`: highest one written; `written`: gets the last LSN of a block that lies
-    in its file and is synced next; `leave`: bytes of the disk that a rotation leaves for
-    checkpoints (storage.disk_reserve), which its owner keeps up to date.
+    in its file and is synced next; `leave`: says how many bytes of the disk a rotation leaves for
+    checkpoints (storage.disk_reserve). It is asked when there is no next file: a figure of a moment
+    ago would count a checkpoint twice that has been written since, and refuse a done.
     """
 
     __slots__ = (
@@ -119,7 +120,7 @@ class JournalWriter:
         self.syncs = 0
         self.sync_ns = -1  # that the sync of the last block took; below zero: none, or not timed
         self.file_number = 0
-        self.leave = 0
+        self.leave: Callable[[], int] = lambda: 0
         self.offset = 0
         self.sequence = 0  # of the next block in its file
         self.file: File | None = None
@@ -206,7 +207,7 @@ class JournalWriter:
         if not _is_ready(source, epoch.file_bytes):
             source = epoch.paths.journal / _FRESH
             if self.file is not None:  # a start gives back more than it takes, and must go on
-                disk_reserve.keep(epoch.paths.journal, self.leave, epoch.file_bytes)
+                disk_reserve.keep(epoch.paths.journal, self.leave(), epoch.file_bytes)
             create_filled(source, epoch.file_bytes).close()
         header = FileHeader(epoch.uuid, epoch.number, number, epoch.page, epoch.file_bytes,
                             self.last_lsn + 1, follows_lsn, follows_number, time_ns, next_qpool,

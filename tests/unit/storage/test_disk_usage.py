@@ -144,7 +144,7 @@ def test_the_next_file_leaves_three_quarters_of_the_reserve(
 
 def test_a_rotation_leaves_what_checkpoints_take(info: SpoolInfo) -> None:
     writer = Journal(info).writer
-    writer.leave = 50 * MIB
+    writer.leave = lambda: 50 * MIB
     durable.use(Stated(50))
     with pytest.raises(SpoolFull, match="are to stay so"):
         writer.rotate(writer.last_lsn + 1, 1, 0)

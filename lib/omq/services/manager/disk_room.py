@@ -45,6 +45,13 @@ class DiskRoom:
         self._trusted_until = clock.monotonic_ns() + PROGRESS_S * clock.NS_PER_S
         self._look_above = 0  # LSN up to which new messages cannot have used up much
         self.due = self.ease_above = 0
+        parts.writer.leave = self._leave
+
+    def _leave(self) -> int:
+        """What a rotation leaves for checkpoints."""
+        settings, messages = self._context.settings, self._parts.engine.index.counters[_MESSAGES]
+        return (disk_reserve.pool_bytes(settings)
+                + disk_reserve.debt_bytes(self._context.paths, settings, messages))
 
     @property
     def slow(self) -> bool:
@@ -63,8 +70,6 @@ class DiskRoom:
                                      self._parts.engine.index.counters[_MESSAGES])
         few = disk_reserve.frames_between_looks(self._context.settings)
         self._look_above = self._parts.engine.index.counters[_LAST] + few if few else FOREVER
-        self._parts.writer.leave = (disk_reserve.pool_bytes(self._context.settings)
-                                    + self._free.debt)
         taken = not self._free.low or (self._hopes(now) and not self._free.late)
         self._parts.engine.books.space(0 if taken else self._free.lacking)
         if taken != self._taken:
