@@ -30,8 +30,6 @@ from omq.base.errors import SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.base.sizes import shown
-from omq.format.double_write import COUNT_MAX
-from omq.format.pool import RECORD_BYTES
 from omq.storage import durable
 
 RESERVE_FILES: Final = 2
@@ -61,6 +59,9 @@ def pool_bytes(settings: Settings) -> int:
 
 def debt_max_bytes(settings: Settings, messages: int) -> int:
     """`debt_bytes` of a pool that has nothing on the disk."""
+    from omq.format.double_write import COUNT_MAX  # clients know this module, and need no numpy
+    from omq.format.pool import RECORD_BYTES
+
     if not reserve_bytes(settings):
         return 0
     return (messages + min(messages, COUNT_MAX)) * RECORD_BYTES
@@ -81,6 +82,8 @@ def debt_bytes(paths: SpoolPaths, settings: Settings, messages: int) -> int:
 
 def frames_between_looks(settings: Settings) -> int:
     """Frames in which the pool's debt grows by an eighth of the reserve at most; 0: no reserve."""
+    from omq.format.pool import RECORD_BYTES
+
     return reserve_bytes(settings) // (_LOOKS * 2 * RECORD_BYTES)
 
 
