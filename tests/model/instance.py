@@ -393,6 +393,8 @@ class Instance:
                                           keeper.follower.offset, self.wall)
         keeper.bodies.round(result.lsn, number, lambda: self)
 
+    registrations = 1
+
     def relocate(self, rows: bytes) -> int:
         """pool.writer's request, in a block of its own."""
         self.begin()

@@ -411,6 +411,36 @@ def test_a_sender_waits_for_a_manager_that_is_away(tmp_path: Path) -> None:
         assert not world.events(BUG)
 
 
+def test_a_stop_does_not_wait_for_a_manager_that_is_stopped(tmp_path: Path) -> None:
+    """At a shutdown of the host nobody lets the manager go on. What was accepted is there; what
+    nobody has answered for may be."""
+    with amqp_world(tmp_path) as world:
+        conf = world.conf / "omq.conf"
+        conf.write_text(conf.read_text().replace(
+            "drain_timeout_s = 2", "drain_timeout_s = 3000\nstop_timeout_s = 3600"))
+        world.stop(SERVER)
+        world.amqp()
+        connection = BlockingConnection(world.url, timeout=WAIT_S)
+        sender = connection.create_sender("A")
+        sender.send(Message(body=b"0", durable=True))
+        os.kill(world.children[MANAGER].pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(Exception, match="timed out"):
+                sender.send(Message(body=b"1", durable=True), timeout=1)
+            server = world.children[SERVER]
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+        finally:
+            os.kill(world.children[MANAGER].pid, signal.SIGCONT)
+        (said,) = [event for event in world.events(1008) if event.get("at") == "stop"]
+        assert "has not answered for 1 messages" in said["reason"]
+        connection.timeout = 1  # its server is gone, and proton waits for an answer
+        with contextlib.suppress(Exception):
+            connection.close()
+        world.ready()
+        assert [message.body for message in world.left("A")] in ([b"0"], [b"0", b"1"])
+
+
 def test_a_manager_that_hangs_leaves_puts_in_doubt_or_waiting(tmp_path: Path) -> None:
     """Nothing is accepted that is not on the disk, and nothing refused that may be."""
     with amqp_world(tmp_path) as world:

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from omq.base.errors import Exit, SpoolFull
+from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, WRITER, Instance, instance
 from tests.process.load import Load
 from tests.process.small_disk import mounted
-from tests.waiting import pause
+from tests.waiting import pause, until
 
 MANAGERS = ["journal.before_write", "journal.after_write", "journal.before_sync",
             "journal.after_sync"]
@@ -107,6 +108,69 @@ def test_a_full_disk_refuses_puts_and_takes_done(small_disk: Path) -> None:
                     assert time.monotonic() < deadline
                     pause()
         assert [m.body for m in made.drain("A")] == [b"again"]
+
+
+@pytest.mark.parametrize(("size", "together", "batch"), [(20_000, 1, 10), (10, 100, 100)])
+def test_what_is_taken_from_a_full_disk_gives_its_space_back(small_disk: Path, size: int,
+                                                             together: int, batch: int) -> None:
+    """With a reserve of one journal file, which is too small: the next file took the last bytes,
+    no checkpoint could be written then, and taking all of it changed nothing."""
+    with instance(small_disk) as made:
+        made.settings(disk_reserve_bytes=1 << 20)
+        made.start(MANAGER, WRITER)
+        made.ready()
+        with made.connect() as c:
+            left = _fill(c, size, together)
+            with c.reader("A", batch=batch) as reader:
+                while left > 0:
+                    taken = reader.next(timeout_s=120)
+                    assert taken
+                    for message in taken:
+                        message.done()
+                    reader.flush()
+                    left -= len(taken)
+        assert not made.events(1441)
+        until(lambda: _free(small_disk) > 8 << 20, lambda: str(_free(small_disk)))
+
+
+def _fill(c: Client, size: int, together: int) -> int:
+    """Put until nothing more is taken; how many there are."""
+    count, deadline = 0, time.monotonic() + 120
+    while True:
+        try:
+            with c.unit() as unit:
+                for _ in range(together):
+                    unit.put("A", os.urandom(size))
+            count += together
+        except SpoolFull:
+            if count:
+                return count
+            assert time.monotonic() < deadline, "the manager looks for free space each second"
+            pause()
+
+
+def _free(root: Path) -> int:
+    found = os.statvfs(root)
+    return found.f_bavail * found.f_frsize
+
+
+def test_an_instance_does_not_begin_on_a_disk_that_never_takes_a_message(small_disk: Path) -> None:
+    """It says from where on it does. One with messages starts on any disk."""
+    with instance(small_disk) as made:
+        made.settings(disk_reserve_bytes=1, journal_file_bytes=6 << 20)
+        refused = made.start(MANAGER)
+        assert refused.wait() == Exit.CONFIG
+        (said,) = made.events(1006)
+        assert "set journal_file_bytes to 5.0 MiB or less" in said["reason"]
+        made.settings(disk_reserve_bytes=1, journal_file_bytes=4 << 20)
+        made.start(MANAGER, WRITER)
+        made.ready()
+        with made.connect() as c:
+            c.put("A", b"1")
+        made.stop()
+        made.settings(disk_reserve_bytes=1, journal_file_bytes=6 << 20)
+        made.start(MANAGER, WRITER)
+        assert [message.body for message in made.drain("A")] == [b"1"]
 
 
 def test_a_manager_that_a_fatal_signal_ended_has_a_tombstone_too(omq_instance: Instance) -> None:

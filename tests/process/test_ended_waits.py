@@ -4,15 +4,19 @@ manager. Processes wait: a test that fails finds them waiting still, and ends th
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable
 
 import pytest
 
 import omq
+from omq.base.errors import OmqError
 from omq.ipc.client import registration, watcher
 from omq.ipc.client.connection import Client
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S, Child, start
+from tests.waiting import until
 
 Wait = Callable[[], list[omq.Message]]
 ENDED, FOUND = 0, 1
@@ -91,6 +95,38 @@ def test_an_end_while_there_is_no_manager(omq_instance: Instance, way: str, end:
     omq_instance.kill(MANAGER)
     omq_instance.start()
     assert waiting.wait() == ENDED
+
+
+def test_an_interrupt_waits_no_longer_for_a_manager_that_is_stopped(
+        omq_instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the time of an answer: to cancel the wait, then to register again."""
+    manager = omq_instance.start()
+    omq_instance.ready()
+    monkeypatch.setattr(registration, "ANSWER_MAX_S", 3600.0)
+    monkeypatch.setattr(registration, "INTERRUPTED_S", 0.5)
+    with omq_instance.connect() as c:
+        reader, link, errors = c.reader("A"), c._link, list[OmqError]()
+        assert link._line is not None
+        link._timeout_s = link._line._timeout_s = 3600.0
+
+        def wait() -> None:
+            try:
+                reader.next()
+            except OmqError as error:
+                errors.append(error)
+
+        manager.signal(signal.SIGSTOP)
+        try:
+            manager.wait_stopped()
+            waiting = threading.Thread(target=wait, daemon=True)
+            waiting.start()
+            until(link._busy.locked)
+            reader.interrupt()
+            waiting.join(WAIT_S)
+            assert not waiting.is_alive() and errors
+        finally:
+            manager.signal(signal.SIGCONT)
+    omq_instance.ready()
 
 
 @pytest.mark.parametrize("late", [False, True])

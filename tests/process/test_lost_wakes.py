@@ -34,7 +34,7 @@ from omq.ipc.client.link import Link
 from omq.ipc.client.reader import Reader
 from omq.ipc.wire.exchange import Answer
 from omq.services.amqp.taker import TakenMessage, Taker
-from omq.services.amqp.thread_pool import ThreadPool
+from omq.services.daemon.thread_pool import ThreadPool
 from omq.tasks.pump import Pump
 from tests.process.instance import Instance
 from tests.process.processes import WAIT_S, start

@@ -21,7 +21,7 @@ from omq.base.settings import Settings  # noqa: E402
 from omq.ipc.client import parking  # noqa: E402
 from omq.ipc.client.parking_link import ParkingLink  # noqa: E402
 from omq.services.amqp.taker import HERE_BYTES, TakenMessage, Taker  # noqa: E402
-from omq.services.amqp.thread_pool import ThreadPool  # noqa: E402
+from omq.services.daemon.thread_pool import ThreadPool  # noqa: E402
 from omq.storage import durable  # noqa: E402
 from omq.storage.disk import Disk  # noqa: E402
 from omq.storage.payloads import PayloadReader  # noqa: E402

@@ -126,6 +126,30 @@ def test_nothing_else_is_described() -> None:
     )
 
 
+def test_versions_are_those_of_the_code() -> None:
+    """Every layout with a version says one that its module knows, and each module's newest is
+    said by one."""
+    said = dict[str, set[int]]()
+    for name, layout in LAYOUTS.items():
+        if "version" in layout.names:
+            rows = _table(f"Layout {name}: {layout.size} bytes")
+            (text,) = (row[3] for row in rows if row[2] == "version")
+            numbers = set(map(int, re.findall(r"\d+", text)))
+            assert numbers <= _versions(name), (name, text)
+            said.setdefault(name.partition(".")[0], set()).update(numbers)
+    assert len(said) > 10
+    for stem, numbers in said.items():
+        assert max(_versions(stem)) in numbers, f"{stem}: FORMATS says {numbers} only"
+
+
+def _versions(name: str) -> set[int]:
+    """Those that the module of a layout knows: up to its constant VERSION or FORMAT."""
+    module = importlib.import_module(f"omq.format.{name.partition('.')[0]}")
+    known = [value for key, value in vars(module).items()
+             if (key.endswith("VERSION") or key == "FORMAT") and type(value) is int]
+    return set(range(1, max(known) + 1))
+
+
 def test_places_of_the_index_and_slots() -> None:
     for at in (index.HEADER_BYTES, index.SELECTOR_AT, index.COUNTERS_AT, index.TABLES_AT,
                index.QUEUE_NAME_BYTES, index.READER_NAME_BYTES, poolctrl.SLOT_BYTES):

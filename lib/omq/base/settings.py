@@ -118,10 +118,12 @@ class Settings(MailSettings):
         "written over them: so many bytes at most; 0: each is removed at once")
     body_bytes_max: int = _number("store", 64 * MIB, 1 * KIB, BODY_BYTES_MAX,
         "largest body accepted on any queue; readers hold it in memory")
-    disk_reserve_bytes: int = _number("store", 64 * MIB, 0, 1024 * GIB,
+    disk_reserve_bytes: int = _number("store", 128 * MIB, 0, 1024 * GIB,
         "when less space is free, puts are refused, so that done, move and delete can still be "
-        "written; from two journal files above that, history is removed and producers are slowed "
-        "down. The smallest disk that works has room for this, journal_files_kept and four more "
+        "written; never less than two journal files, 0: no reserve, and a full disk may stop all "
+        "until somebody makes room. From two journal files above that, history is removed and "
+        "producers are slowed down. A new instance does not start where this and two journal files "
+        "do not fit. For full speed a disk has room for this, journal_files_kept and four more "
         "journal files, and what is queued; an hour of 100 messages of 1 KiB a second writes 4 GiB "
         "of journal one by one, three pages each, 0.7 GiB in batches of 20")
     inode_reserve: int = _number("store", 256, 0, 1_000_000_000,

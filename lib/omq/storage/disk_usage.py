@@ -22,7 +22,8 @@ from typing import Final
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.base.sizes import shown
-from omq.storage import durable
+from omq.storage import disk_reserve, durable
+from omq.storage.journal import next_is_ready
 
 PARTS: Final[Mapping[str, str]] = MappingProxyType({
     "journal": "journal", "archive": "archive", "msgpool": "msgpool", "store": "store",
@@ -122,28 +123,36 @@ def _size(root: str, files_max: int) -> tuple[int | None, int]:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """What the file system has left, and the lines that an instance draws there."""
+    """What the file system has left, and the lines that an instance draws there.
+
+    `bytes`: without what the next checkpoint adds to the pool; `owed`: of the next journal file
+    while it is not made, which is as good as taken."""
 
     bytes: int
     inodes: int | None  # None: it does not count them
     reserve: int
     inode_reserve: int
     margin: int
+    owed: int = 0
+    late_bytes: int = 0
+    debt: int = 0  # of the pool: `bytes` is without it
 
     @property
     def low(self) -> bool:
         """Puts are refused: what is left is for done, move and delete."""
-        return self.bytes < self.reserve or self._inodes_low(self.inode_reserve)
+        return self.bytes < self.reserve + self.owed or self._inodes_low(self.inode_reserve)
 
     @property
     def lacking(self) -> int:
         """What puts are refused for: 1 bytes, 2 inodes (Counter.SPACE_LOW)."""
-        return 1 if self.bytes < self.reserve else 2
+        return 1 if self.bytes < self.reserve + self.owed else 2
 
     @property
-    def half(self) -> bool:
-        """Less than half of the reserve is left: nobody waits for room any more."""
-        return self.bytes < self.reserve // 2 or self._inodes_low(self.inode_reserve // 2)
+    def late(self) -> bool:
+        """A quarter of the reserve is gone, or half of the inodes of it: nobody waits for room any
+        more."""
+        return (self.bytes < self.late_bytes + self.owed
+                or self._inodes_low(self.inode_reserve // 2))
 
     @property
     def short(self) -> bool:
@@ -164,15 +173,24 @@ class Free:
     @property
     def depth(self) -> float:
         """How far it is into the margin: 0 not yet, 1 at the reserve."""
-        return min(1.0, self.wanted / self.margin) if self.margin else 0.0
+        room = self.margin - self.owed
+        return min(1.0, self.wanted / room) if room else 0.0
 
     def _inodes_low(self, least: int) -> bool:
         return self.inodes is not None and self.inodes < least
 
 
-def free(paths: SpoolPaths, settings: Settings) -> Free:
-    """Of the file system of the journal; one statvfs. DiskError."""
-    found = durable.file_system(paths.journal)
-    return Free(found.free, found.inodes_free if found.inodes else None,
-                settings.disk_reserve_bytes, min(settings.inode_reserve, found.inodes // 10),
-                MARGIN_FILES * settings.journal_file_bytes)
+def free(paths: SpoolPaths, settings: Settings, messages: int = 0) -> Free:
+    """Of the file system of the journal, for an instance with so many messages. The lines are those
+    of storage.disk_reserve. Where there is room enough for any pool, its files are not looked at.
+    DiskError."""
+    found, reserve = durable.file_system(paths.journal), disk_reserve.reserve_bytes(settings)
+    owes = reserve and not next_is_ready(paths, settings)
+    margin, owed = MARGIN_FILES * settings.journal_file_bytes, settings.journal_file_bytes
+    debt = disk_reserve.debt_max_bytes(settings, messages)
+    if found.free - debt < reserve + margin + owed:
+        debt = disk_reserve.debt_bytes(paths, settings, messages)
+    return Free(found.free - debt,
+                found.inodes_free if found.inodes else None,
+                reserve, min(settings.inode_reserve, found.inodes // 10),
+                margin, owed if owes else 0, disk_reserve.late_bytes(settings), debt)

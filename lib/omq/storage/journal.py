@@ -39,7 +39,7 @@ from omq.format.journal import (
     block_length,
     seal_block,
 )
-from omq.storage import durable, journal_newest
+from omq.storage import disk_reserve, durable, journal_newest
 from omq.storage.disk import Buffer
 from omq.storage.files import File, create_filled, open_file
 
@@ -60,11 +60,20 @@ def numbers_in(directory: Path, suffix: str = ".jnl") -> list[int]:
     return sorted(int(match[1]) for match in found if match and match[2] == suffix)
 
 
-def prepare_next(paths: SpoolPaths, settings: Settings) -> bool:
-    """Make `next.jnl` ready for the next rotation; False when it is there already. SpoolFull."""
+def next_is_ready(paths: SpoolPaths, settings: Settings) -> bool:
+    """Is `next.jnl` there? A rotation takes no space then."""
+    return _is_ready(paths.journal / PREPARED, settings.journal_file_bytes)
+
+
+def prepare_next(paths: SpoolPaths, settings: Settings, messages: int = 0) -> bool:
+    """Make `next.jnl` ready for the next rotation; False when it is there already. SpoolFull, also
+    where it would leave an instance with so many messages too little (storage.disk_reserve)."""
     target = paths.journal / PREPARED
-    if _is_ready(target, settings.journal_file_bytes):
+    if next_is_ready(paths, settings):
         return False
+    debt = disk_reserve.debt_bytes(paths, settings, messages)
+    disk_reserve.keep(paths.journal, disk_reserve.late_bytes(settings) + debt,
+                      settings.journal_file_bytes)
     durable.step("journal.prepare_next", target)
     create_filled(target, settings.journal_file_bytes).close()
     return True
@@ -92,12 +101,14 @@ class JournalWriter:
 
     `file_number`, `offset`: file and position of the next block; `durable_lsn`: highest LSN known
     durable; `last_lsn`: highest one written; `written`: gets the last LSN of a block that lies
-    in its file and is synced next.
+    in its file and is synced next; `leave`: says how many bytes of the disk a rotation leaves for
+    checkpoints (storage.disk_reserve). It is asked when there is no next file: a figure of a moment
+    ago would count a checkpoint twice that has been written since, and refuse a done.
     """
 
     __slots__ = (
         *("_noted", "_view", "buffer", "durable_lsn", "epoch", "file", "file_number", "last_lsn"),
-        *("offset", "sequence", "sync_ns", "syncs", "written"),
+        *("leave", "offset", "sequence", "sync_ns", "syncs", "written"),
     )
 
     def __init__(self, epoch: Epoch, buffer: bytearray, last_lsn: int) -> None:
@@ -109,6 +120,7 @@ class JournalWriter:
         self.syncs = 0
         self.sync_ns = -1  # that the sync of the last block took; below zero: none, or not timed
         self.file_number = 0
+        self.leave: Callable[[], int] = lambda: 0
         self.offset = 0
         self.sequence = 0  # of the next block in its file
         self.file: File | None = None
@@ -194,6 +206,8 @@ class JournalWriter:
         source = epoch.paths.journal / PREPARED
         if not _is_ready(source, epoch.file_bytes):
             source = epoch.paths.journal / _FRESH
+            if self.file is not None:  # a start gives back more than it takes, and must go on
+                disk_reserve.keep(epoch.paths.journal, self.leave(), epoch.file_bytes)
             create_filled(source, epoch.file_bytes).close()
         header = FileHeader(epoch.uuid, epoch.number, number, epoch.page, epoch.file_bytes,
                             self.last_lsn + 1, follows_lsn, follows_number, time_ns, next_qpool,

@@ -10,7 +10,8 @@ Invariants:
    removed, so a reader that keeps files open never takes one for another.
 
 In the middle of a crash: unsynced entries are garbage that no location names.
-Errors: DiskError (latched); SpoolFull (nothing that a location names is affected).
+Errors: DiskError (latched, also of a sync on a full disk); SpoolFull from `append`, `append_many`,
+`sync` and `close`: what was appended after the last sync is gone, all before it stays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from omq.base import clock
 from omq.base.checksum import crc32c
+from omq.base.errors import SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.findings import Finding, Kind
@@ -75,6 +77,8 @@ class StoreWriter:
         self._waiting: list[Buffer] = []
         self._waiting_bytes = 0
         self._unsynced = False
+        self._synced = 0  # bytes of the file that locations may name
+        self._before = 0  # the same before the last sync
 
     def append(self, qpool: int, payload: Buffer) -> tuple[int, int]:
         """Add a payload: the number of the file and the offset of the payload in it. Neither counts
@@ -130,15 +134,34 @@ class StoreWriter:
             return
         self._flush()
         self._file.sync_all()
-        self._unsynced = False
-        self.offset = -(-self.offset // self._page) * self._page
+        self._unsynced, self._before = False, self._synced
+        self.offset = self._synced = -(-self.offset // self._page) * self._page
 
     def _flush(self) -> None:
         if self._waiting:
             assert self._file is not None
             one = self._waiting if len(self._waiting) == 3 else [b"".join(self._waiting)]
-            self._file.write(one, self.offset - self._waiting_bytes)
+            try:
+                self._file.write(one, self.offset - self._waiting_bytes, new=True)
+            except SpoolFull:
+                self._give_back()
+                raise
             self._waiting, self._waiting_bytes = [], 0
+
+    def take_back(self) -> None:
+        """What the last sync made durable is named nowhere, and never will be: it goes. The caller
+        knows that for certain. Of a sync that went into more than one file, what is in the last."""
+        if self._file is not None and not self._unsynced:
+            self._synced = self._before
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """The disk took no more: what came after the last sync is named nowhere and goes. A crash
+        before the cut leaves dead bytes, as any does."""
+        assert self._file is not None
+        self._waiting, self._waiting_bytes, self._unsynced = [], 0, False
+        self.offset = self._synced
+        self._file.truncate(self._synced)
 
     def _next_file(self) -> None:
         self.close()
@@ -147,7 +170,8 @@ class StoreWriter:
         path = self._paths.store / file_name(number)
         page = header.ljust(self._page, b"\0")  # the first entry shares no sector with the header
         self._file = write_new_file(path, [page], "store")
-        self.number, self.offset = number, self._page
+        self.number = number
+        self.offset = self._synced = self._before = self._page
 
     def close(self) -> None:
         """Sync and close; appending goes on in a new file."""

@@ -856,7 +856,7 @@ class Life:
     def checkpoint(self, *, bodies: bool = True) -> None:
         """What pool.writer does when a checkpoint is due."""
         following = self.follower()
-        following._next_file.prepare(following._index.counter(Counter.JOURNAL_FILE))
+        following._next_file.prepare(following._index.counter(Counter.JOURNAL_FILE), 0)
         following._checkpoint()
         if bodies:
             following._round()
@@ -927,6 +927,7 @@ class _Line:
     """pool.writer's connection to the manager."""
 
     life: Life
+    registrations: int = 1
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         """The manager is told of a checkpoint: a frame of history."""

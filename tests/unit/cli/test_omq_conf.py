@@ -125,7 +125,7 @@ def test_a_section_that_is_none_is_named(check: Check) -> None:
 
 CHANGED = {
     "omq.conf": "[mail]\nhostname = mx.test\nsmtp_listen_port = 2525\n[store]\n"
-                "disk_reserve_bytes = 128M\n",
+                "disk_reserve_bytes = 256M\n",
     "services.conf": "[drop]\nenabled = yes\n[local]\nbatch = 50\n",
     "routes.conf": "[local]\ndomains = x.test\nliterals = 127.0.0.1, ::1\nusers = *\n"
                    "[aliases]\nroot = admin\n[mine]\n",
@@ -138,7 +138,7 @@ def test_what_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert omq_conf.main(["--changed", "--conf", str(tmp_path), "--spool", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert set(said) == {
-        "omq.conf [store] disk_reserve_bytes = 128 MiB    # default: 64 MiB",
+        "omq.conf [store] disk_reserve_bytes = 256 MiB    # default: 128 MiB",
         "omq.conf [mail] hostname = mx.test    # default:",
         "services.conf [drop] enabled = yes    # shipped: no",
         "routes.conf [local] domains = x.test    # shipped: localhost, localhost.localdomain",

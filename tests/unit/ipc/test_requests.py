@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,10 +10,13 @@ import sysv_ipc
 
 from omq.base.errors import IpcRemoved
 from omq.fast.company import Company
-from omq.format.wire import REQUEST_TYPE, WAKE_TYPE, Operation
-from omq.ipc.server import requests
+from omq.format.poolctrl import Answered
+from omq.format.wire import REQUEST_TYPE, VERSION, WAKE_TYPE, Operation
+from omq.ipc.server import registration, requests
 from omq.ipc.server.answer_pace import WORTH_NS, AnswerPace, answers
+from omq.ipc.server.registration import Registrar
 from omq.ipc.server.requests import Requests
+from omq.ipc.server.sessions import Peer
 
 LIMIT = 100
 NONE = None
@@ -170,3 +174,31 @@ def test_a_removed_queue(error: Any, raised: type[Exception]) -> None:
 
 def test_a_signal_ends_the_wait() -> None:
     assert served(Queue(sysv_ipc.Error)).take(LIMIT) == []
+
+
+@pytest.mark.parametrize(("in_doubt", "known", "sequence"), [
+    (0, 0, 0), (1, 0, 0), (8, 0, 7), (-5, 0, 0), (8, 9, 9), ((1 << 64) - 1, 0, (1 << 64) - 2),
+    (1 << 64, 0, (1 << 64) - 1), ((1 << 64) + 1, 0, (1 << 64) - 1), (1 << 90, 9, (1 << 64) - 1)])
+def test_a_sequence_in_doubt_is_one_that_a_request_can_have(
+        monkeypatch: pytest.MonkeyPatch, in_doubt: int, known: int, sequence: int) -> None:
+    """The compiled server keeps it in 64 bits: a larger one would end the manager."""
+    token = bytes(range(16))
+    answered = {int.from_bytes(token[:8], "little"):
+                Answered(0, known, 0, 0, 0, 0, 0)} if known else {}
+    session = SimpleNamespace(channel=SimpleNamespace(told=dict), trusted=False,
+                              party=SimpleNamespace(client=1, owns=False))
+    doors = SimpleNamespace(admission=SimpleNamespace(check_client=lambda uid: None))
+    monkeypatch.setattr(registration, "peer_of", lambda _: Peer(1, 0, frozenset()))
+    monkeypatch.setattr(registration, "new_token", lambda old: token)
+    registrar = Registrar(
+        cast(Any, None), cast(Any, SimpleNamespace(answered=answered, by_id={})), cast(Any, doors),
+        cast(Any, None), uuid=bytes(16), epoch=1, requests=(1, 2), owner=0, channel_bytes=0,
+        threshold=0, answered=answered, units=cast(Any, SimpleNamespace(messages=1, bytes=1)))
+    for name in ("_admit", "claim"):
+        monkeypatch.setattr(registrar, name, lambda *_: session)
+    for name in ("_open", "give_bell"):
+        monkeypatch.setattr(registration, name, lambda *_: None)
+    registrar.register(cast(Any, SimpleNamespace(connection=None)), None, {
+        "version": VERSION, "name": "x", "token": token.hex() if known else "",
+        "in_doubt": in_doubt})
+    assert session.sequence == sequence

@@ -82,6 +82,8 @@ class Line:
     accepted: list[int] = field(default_factory=list)
     refuse: OmqError | None = None
     closed: int = 0
+    registrations: int = 1
+    registers: bool = False  # the request is sent again, and then refused
 
     def control(self, question: dict[str, Any]) -> dict[str, Any]:
         if self.refuse is not None:
@@ -90,8 +92,14 @@ class Line:
         return {}
 
     def relocate(self, rows: bytes) -> int:
+        if self.registers:
+            self.registrations += 1
+            self._take(rows)
         if self.refuse is not None:
             raise self.refuse
+        return self._take(rows)
+
+    def _take(self, rows: bytes) -> int:
         self.accepted.append(relocate(self.world.core, memoryview(rows)))
         self.world.commit()
         return self.accepted[-1]

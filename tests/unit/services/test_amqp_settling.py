@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from omq.base.errors import LeaseLost
 from omq.services.amqp.taker import TakenMessage
-from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.amqp.transacted_deliveries import Enrolling
+from omq.services.daemon.thread_pool import ThreadPool
 
 
 class Link(Enrolling):

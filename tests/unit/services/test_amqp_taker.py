@@ -15,7 +15,7 @@ from tests.process.amqp_world import needs_proton
 needs_proton()
 
 from omq.services.amqp.taker import TakenMessage, Taker  # noqa: E402
-from omq.services.amqp.thread_pool import ThreadPool  # noqa: E402
+from omq.services.daemon.thread_pool import ThreadPool  # noqa: E402
 
 WAIT_S = 120
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from omq.base import clock
-from omq.base.errors import TimedOut
+from omq.base.errors import SpoolFull, TimedOut
 from omq.base.paths import SpoolPaths
 from omq.format.index import Counter, IndexFlag, write_header
 from omq.format.location import LocationKind, kind_of, number_of
@@ -212,6 +212,40 @@ def test_a_refused_relocation_is_tried_again(world: ManagerWorld) -> None:
     world.line.refuse = None
     world.rounds(5)
     assert archive(world) and bodies(world, qpools) == before
+    check_pool(world)
+
+
+def test_copies_of_a_relocation_that_finds_no_room_give_their_space_back(world: ManagerWorld
+                                                                           ) -> None:
+    """A request that was refused for lack of journal left its copies: each try added its own, until
+    the store had the whole disk."""
+    world.settings = replace(world.settings, store_file_bytes=1 << 22)
+    qpools = world.fill_journal(4)
+    before = bodies(world, qpools)
+    world.line.refuse = SpoolFull(path=world.paths.journal, detail="no rotation")
+    world.rounds(3)
+    sizes = [(world.paths.store / file_name(number)).stat().st_size
+             for number in store_numbers(world.paths)]
+    assert sizes and max(sizes) <= world.settings.journal_page_bytes
+    world.line.refuse = None
+    world.rounds(4)
+    assert sum(world.line.accepted) and archive(world)
+    assert bodies(world, qpools) == before
+    check_pool(world)
+
+
+def test_copies_of_a_request_that_was_sent_again_stay(world: ManagerWorld) -> None:
+    """The manager has taken the first copy of it, and refused the second one."""
+    qpools = world.fill_journal(4)
+    before = bodies(world, qpools)
+    world.line.registers = True
+    world.line.refuse = SpoolFull(path=world.paths.journal, detail="no rotation")
+    world.rounds(1)
+    assert sum(world.line.accepted)
+    assert bodies(world, qpools) == before
+    world.line.registers, world.line.refuse = False, None
+    world.rounds(4)
+    assert bodies(world, qpools) == before
     check_pool(world)
 
 

@@ -26,7 +26,7 @@ SHORT = Free(10, None, 5, 0, 1 << 40)
 def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Free]]:
     """What the file system has, from now on: its last item."""
     said = [ROOMY]
-    monkeypatch.setattr(disk_usage, "free", lambda _paths, _settings: said[-1])
+    monkeypatch.setattr(disk_usage, "free", lambda *_: said[-1])
     yield said
 
 
@@ -103,23 +103,26 @@ def test_the_manager_hears_that_there_is_nothing_to_gain(world: ManagerWorld, fr
     def manager() -> Connection:
         return line
 
-    assert shortage.look()
+    assert shortage.look(0, 1)
     shortage.tell(manager)
     first = dict(line.asked[-1])
     assert first["op"] == "room" and not first["stuck"] and "in the spool: " in first["says"]
     shortage.after_round(gained=True)
-    assert shortage.look(), "at once"
+    assert shortage.look(0, 1), "at once"
     shortage.after_round(gained=False)
     shortage.tell(manager)
     assert line.asked[-1]["stuck"]
     told = len(line.asked)
     shortage.tell(manager)
     assert len(line.asked) == told, "what has not changed is not told again"
-    looks = [shortage.look()]
+    looks = [shortage.look(0, 1)]
     world.signals.now_ns += 2 * PAUSE_NS
-    looks.append(shortage.look())
+    looks.append(shortage.look(0, 1))
+    shortage.after_round(gained=False)
+    looks.append(shortage.look(0, 1))
+    looks.append(shortage.look(0, 2))
     free.append(ROOMY)
-    looks.append(shortage.look())
-    assert looks == [False, True, False], "one a second, while it is short"
+    looks.append(shortage.look(0, 2))
+    assert looks == [False, True, False, True, False], "one a second, and with each journal file"
     shortage.tell(manager)
     assert line.asked[-1] == {"op": "room", "stuck": False, "says": ""}

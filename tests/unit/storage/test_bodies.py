@@ -50,6 +50,37 @@ def test_what_is_stored_is_read(info: SpoolInfo, writer: StoreWriter) -> None:
     assert [(entry.qpool, entry.length) for entry in found] == [(q, q * 700) for q in bodies]
 
 
+def test_a_full_disk_takes_only_what_was_not_synced(info: SpoolInfo, writer: StoreWriter) -> None:
+    """It ended pool.writer: a latched error, and a file that kept the space."""
+    number, offset = writer.append(1, b"kept")
+    writer.sync()
+    path = info.paths.store / store.file_name(number)
+    disk = use_faulty()
+    writer.append(2, bytes(PAGE))
+    disk.failures["write"] = FULL
+    with pytest.raises(SpoolFull):
+        writer.sync()
+    assert durable.latched() is None and path.stat().st_size == 2 * PAGE
+    disk.failures.clear()
+    after, at = writer.append(3, b"later")
+    writer.sync()
+    assert (after, at) == (number, 2 * PAGE + ENTRY.size)
+    assert read_payload(info.paths, _in_store(number), offset, 4) == b"kept"
+    assert read_payload(info.paths, _in_store(number), at, 5) == b"later"
+
+
+def test_copies_that_nobody_names_are_taken_back(info: SpoolInfo, writer: StoreWriter) -> None:
+    number, offset = writer.append(1, b"kept")
+    writer.sync()
+    writer.append(2, bytes(3 * PAGE))
+    writer.sync()
+    writer.take_back()
+    assert (info.paths.store / store.file_name(number)).stat().st_size == 2 * PAGE
+    assert read_payload(info.paths, _in_store(number), offset, 4) == b"kept"
+    writer.take_back()
+    assert writer.append(3, b"x") == (number, 2 * PAGE + ENTRY.size)
+
+
 def test_a_synced_entry_shares_no_page_with_a_later_write(
         info: SpoolInfo, writer: StoreWriter) -> None:
     ends = []

@@ -12,9 +12,11 @@ import pytest
 from omq.base.errors import OmqError, SpoolFull
 from omq.base.paths import SpoolPaths
 from omq.base.settings import DEFAULTS
-from omq.storage import disk_usage, durable
+from omq.storage import disk_reserve, disk_usage, durable, journal
 from omq.storage.disk import Disk
+from omq.storage.journal import PREPARED
 from omq.storage.spool import SpoolInfo
+from tests.unit.storage.world import Journal
 
 MIB = 1 << 20
 
@@ -23,7 +25,7 @@ class Stated(Disk):
     """A file system of these numbers, in blocks of 1 MiB."""
 
     def __init__(self, free: int, inodes: int = 0, inodes_free: int = 0) -> None:
-        self.said = (MIB, MIB, 1000, free + 10, free, inodes, inodes_free + 5, inodes_free, 0, 255)
+        self.said = (MIB, MIB, 1010, free + 10, free, inodes, inodes_free + 5, inodes_free, 0, 255)
 
     def statvfs(self, path: str) -> os.statvfs_result:
         return os.statvfs_result(self.said)
@@ -75,16 +77,91 @@ def test_the_largest_are_named_with_the_command_that_helps(parts: dict[str, int]
 
 
 @pytest.mark.parametrize(("free", "low", "short", "depth", "wanted"), [
-    (300, False, False, 0.0, 0), (192, False, False, 0.0, 0), (128, False, True, 0.5, 64),
-    (64, False, True, 1.0, 128), (63, True, True, 1.0, 129), (0, True, True, 1.0, 192)])
+    (300, False, False, 0.0, 0), (256, False, False, 0.0, 0), (192, False, True, 0.5, 64),
+    (128, False, True, 1.0, 128), (127, True, True, 1.0, 129), (0, True, True, 1.0, 256)])
 def test_lines_are_drawn_in_bytes(info: SpoolInfo, free: int, low: bool,  # noqa: FBT001
                                   short: bool, depth: float, wanted: int) -> None:  # noqa: FBT001
-    """64 MiB of reserve, and two journal files of 64 MiB above it."""
+    """128 MiB of reserve, and two journal files of 64 MiB above it, of which one is prepared."""
+    _next_file(info)
     durable.use(Stated(free))
     found = disk_usage.free(info.paths, DEFAULTS)
     assert (found.low, found.short, found.depth, found.wanted) == (low, short, depth, wanted * MIB)
     assert found.inodes is None
-    assert found.half == (free < 32)
+    assert found.late == (free < 96)
+
+
+def _next_file(info: SpoolInfo) -> None:
+    with (info.paths.journal / PREPARED).open("wb") as file:
+        file.truncate(DEFAULTS.journal_file_bytes)
+
+
+@pytest.mark.parametrize(("free", "low", "late", "depth"), [
+    (192, False, False, 1.0), (191, True, False, 1.0), (159, True, True, 1.0),
+    (224, False, False, 0.5)])
+def test_a_next_file_that_is_not_made_counts_as_taken(
+        info: SpoolInfo, free: int, low: bool, late: bool, depth: float) -> None:  # noqa: FBT001
+    durable.use(Stated(free))
+    found = disk_usage.free(info.paths, DEFAULTS)
+    assert (found.low, found.late, found.depth) == (low, late, depth)
+    assert found.lacking == (1 if low else 2)
+
+
+def test_what_the_pool_grows_by_counts_as_taken(info: SpoolInfo) -> None:
+    """A record of 512 bytes each, and a copy of one batch of them."""
+    _next_file(info)
+    durable.use(Stated(199))
+    assert not disk_usage.free(info.paths, DEFAULTS).low
+    found = disk_usage.free(info.paths, DEFAULTS, 131_072)
+    assert found.low and found.debt == (131_072 + 16_384) * 512
+    (info.paths.msgpool / "0QP").write_bytes(bytes(MIB))
+    assert disk_usage.free(info.paths, DEFAULTS, 131_072).debt == found.debt - MIB
+    assert disk_usage.free(info.paths, replace(DEFAULTS, disk_reserve_bytes=0), 131_072).debt == 0
+
+
+def test_the_reserve_is_two_journal_files_at_least(info: SpoolInfo) -> None:
+    small = replace(DEFAULTS, disk_reserve_bytes=1)
+    assert disk_reserve.reserve_bytes(small) == 2 * DEFAULTS.journal_file_bytes
+    assert disk_reserve.reserve_bytes(replace(DEFAULTS, disk_reserve_bytes=1 << 40)) == 1 << 40
+    none = replace(DEFAULTS, disk_reserve_bytes=0)
+    assert disk_reserve.reserve_bytes(none) == disk_reserve.least_bytes(none) == 0
+
+
+@pytest.mark.parametrize(("free", "messages", "made"), [
+    (160, 0, True), (159, 0, False), (159 + 32, 32_768, False), (160 + 32, 32_768, True)])
+def test_the_next_file_leaves_three_quarters_of_the_reserve(
+        info: SpoolInfo, monkeypatch: pytest.MonkeyPatch, free: int, messages: int,
+        made: bool) -> None:  # noqa: FBT001
+    """And the debt of the pool, here of 1 KiB a message."""
+    monkeypatch.setattr(disk_reserve, "debt_bytes", lambda *said: said[2] * 1024)
+    monkeypatch.setattr(journal, "create_filled", lambda path, size: path.open("wb"))
+    durable.use(Stated(free))
+    if made:
+        assert journal.prepare_next(info.paths, DEFAULTS, messages)
+        return
+    with pytest.raises(SpoolFull, match="are to stay so"):
+        journal.prepare_next(info.paths, DEFAULTS, messages)
+
+
+def test_a_rotation_leaves_what_checkpoints_take(info: SpoolInfo) -> None:
+    writer = Journal(info).writer
+    writer.leave = lambda: 50 * MIB
+    durable.use(Stated(50))
+    with pytest.raises(SpoolFull, match="are to stay so"):
+        writer.rotate(writer.last_lsn + 1, 1, 0)
+    assert writer.file_number == 1
+    durable.use(Stated(51))
+    writer.rotate(writer.last_lsn + 1, 1, 0)
+    assert writer.file_number == 2
+
+
+@pytest.mark.parametrize(("reserve", "says"), [
+    (900 * MIB, "1000.0 MiB in all, and messages are taken from 1.0 GiB on: set journal_file_bytes "
+                "to 249.0 MiB or less"), (868 * MIB, ""), (0, "")])
+def test_a_file_system_may_be_too_small_for_ever(info: SpoolInfo, reserve: int, says: str) -> None:
+    durable.use(Stated(5))
+    settings = replace(DEFAULTS, disk_reserve_bytes=reserve)
+    found = disk_reserve.too_small(info.paths.journal, settings)
+    assert says in found and bool(found) == bool(says)
 
 
 @pytest.mark.parametrize(("inodes", "free", "low", "short"), [

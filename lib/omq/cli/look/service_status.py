@@ -4,7 +4,8 @@ The words are the original's: Started, Stopped, Disabled (not enabled; for auxil
 configured), partially aborted, aborted (seed: "How To Monitor Multiple Reader Processes"); Starting
 and Stopping are added, as are "stopped by signal" (proc(5): T; SIGCONT lets it go on) and "hung" (a
 queue manager that runs and does not move, by its heartbeat). No daemon is asked. A pid counts only
-if its start time fits, so files that a crash or a reboot left are seen through.
+if its start time fits, so files that a crash or a reboot left are seen through. A daemon that runs
+is never called dead because its files could not be written (cli.look.running_children).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from enum import StrEnum
 
 from omq.base import clock
 from omq.base.services_conf import START_ORDER, ServiceConf, ServiceKind, load_services
+from omq.cli.look import running_children
 from omq.services.daemon.options import Location
 from omq.services.daemon.run_state import (
     LIVE,
@@ -103,12 +105,16 @@ def _children(
     supervisor = read_supervisor(location.paths.run / SUPERVISOR_FILE)
     if supervisor is None:
         return {}, False
-    return {each.name: each for each in supervisor.children}, supervisor.identity.alive()
+    children = running_children.seen(supervisor.identity, supervisor.children)
+    return {each.name: each for each in children}, supervisor.identity.alive()
 
 
 def _status(
     conf: ServiceConf, own: ServiceState | None, child: ProcessState | None, *, supervised: bool
 ) -> Status:
+    silent = _silent(own, child)
+    if silent:
+        own = None
     process = own.process if own else child
     state = _service_word(conf, own, child, supervised=supervised)
     if state in _RUNS and _suspended(process, own.main if own else None):
@@ -116,7 +122,7 @@ def _status(
     auxiliaries = own.auxiliaries if own and own.process.identity.alive() else conf.auxiliaries
     aside = own.auxiliary if own else ()
     running = _running(aside)
-    auxiliary_state = _auxiliary_word(state, auxiliaries, running)
+    auxiliary_state = _auxiliary_word(state, auxiliaries, auxiliaries if silent else running)
     if auxiliaries and state in (*_RUNS, Word.SUSPENDED) and _suspended(*aside):
         auxiliary_state = Word.SUSPENDED
     readers = [each for each in (own.main, *aside) if each is not None] if own else []
@@ -138,6 +144,13 @@ def _status(
         turned_off=(supervised and child is not None and child.state is State.STOPPED
                     and not child.wanted),
     )
+
+
+def _silent(own: ServiceState | None, child: ProcessState | None) -> bool:
+    """It runs, and its own file is another's, or not there: nothing can be written. What its
+    readers do is not known then."""
+    runs = child is not None and child.state is State.STARTED and child.identity.alive()
+    return runs and (own is None or not own.process.identity.alive())
 
 
 def _service_word(

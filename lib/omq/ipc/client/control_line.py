@@ -73,11 +73,12 @@ class ControlLine:
         return peer(self._socket)
 
     def ask(self, question: dict[str, Any], late: Callable[[], None] | None = None,
-            descriptor: int = -1, patience_s: float = 0.0) -> dict[str, Any]:
+            descriptor: int = -1, patience_s: float = 0.0, within_s: float = math.inf
+            ) -> dict[str, Any]:
         """The answer to one question, which may go with a descriptor; one that comes with the
         answer is in `take_descriptor`. `late` is called when it takes a second; `patience_s`: how
-        much longer than others it may take."""
-        self._socket.settimeout(self._timeout_s + patience_s)
+        much longer than others it may take; `within_s`: but no longer than this."""
+        self._socket.settimeout(min(self._timeout_s + patience_s, within_s))
         # Who is turned away at the door finds the reason there, but cannot say anything any more.
         with contextlib.suppress(BrokenPipeError):
             line = (json.dumps(question) + "\n").encode()

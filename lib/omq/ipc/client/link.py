@@ -209,7 +209,7 @@ class Link(Registered):
         while True:
             if waiting and (self.interrupted or self.woken):
                 waiting = False
-                line.ask({"op": "cancel", "sequence": self._sequence})
+                line.ask({"op": "cancel", "sequence": self._sequence}, within_s=self._answer_s())
             line.check_alive()
             if time.monotonic() >= deadline:
                 self._drop()

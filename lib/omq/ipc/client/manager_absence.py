@@ -81,6 +81,12 @@ def hung_error(paths: SpoolPaths, pid: int = 0) -> ManagerHung | None:
         "a trace, and its supervisor starts the next one")
 
 
+def is_suspended(paths: SpoolPaths) -> bool:
+    """Has a signal or a debugger stopped the manager? Then nobody answers before it goes on."""
+    pid = _published(paths)
+    return bool(pid) and clock.process_state(pid) in clock.STOPPED
+
+
 def _published(paths: SpoolPaths) -> int:
     """The manager's pid by run/ids.json, if that process still runs; else 0."""
     try:

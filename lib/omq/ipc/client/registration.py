@@ -128,9 +128,16 @@ class Registered:
             return  # what is wrong with it is reported when the time is over
         refuse_others(info.paths, info.instance)
 
+    def _answer_s(self) -> float:
+        """How long a manager that is there may take for an answer: after an interrupt no longer
+        than what is left of INTERRUPTED_S."""
+        longest = min(self._timeout_s, ANSWER_MAX_S)
+        if self._patience is not None:
+            longest = min(longest, self._patience - time.monotonic())
+        return max(ANSWER_MIN_S, longest)
+
     def _register(self, in_doubt: int) -> dict[str, Any]:
-        patience_s = max(ANSWER_MIN_S, min(self._timeout_s, ANSWER_MAX_S))
-        line = self._line = ControlLine(self._paths.socket, patience_s)
+        line = self._line = ControlLine(self._paths.socket, self._answer_s())
         known, unit = bool(self._token), self.reader.unit
         first, *rest = pieces(
             self.reader.messages() if known else [],

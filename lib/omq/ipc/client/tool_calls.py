@@ -94,6 +94,12 @@ class ToolCalls:
         """One question over the control connection; the answer."""
         return self._wire.control(question)
 
+    @property
+    def registrations(self) -> int:
+        """So many times it has registered. A request during which that has not changed was sent
+        once: its answer is that of the only copy."""
+        return self._link.registrations
+
     def relocate(self, rows: bytes) -> int:
         """pool.writer: bodies have moved (rows of format.wire.MOVED); how many were taken."""
         return self._link.request(Operation.RELOCATE, rows, length=len(rows)).count

@@ -34,8 +34,8 @@ from omq.services.amqp.policy import Policy
 from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.quick_puts import QuickPuts
 from omq.services.amqp.taker import Taker
-from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.channel.receiver import ChannelLink
+from omq.services.daemon.thread_pool import ThreadPool
 from omq.services.network.accounts import Account
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from omq.services.amqp.putter import (
     put_batch,
     refused,
 )
-from omq.services.amqp.thread_pool import ThreadPool
+from omq.services.daemon.thread_pool import ThreadPool
 
 Heard = Callable[[list[PutResult]], None]
 LATE_S: Final = 5.0

@@ -27,7 +27,7 @@ from typing import Final
 from omq.ipc.client import parking
 from omq.ipc.client.connection import Client
 from omq.ipc.client.reader import Reader
-from omq.services.amqp.thread_pool import ThreadPool
+from omq.services.daemon.thread_pool import ThreadPool
 
 
 class After(Enum):

@@ -29,6 +29,7 @@ from omq.services.amqp.policy import load_policy
 from omq.services.amqp.session import Session
 from omq.services.amqp091.protocol_switch import take_over
 from omq.services.daemon.daemon import DaemonContext
+from omq.services.daemon.draining import Draining
 from omq.services.network.listening import announce, listen
 from omq.services.network.tls import bound_buffers
 
@@ -36,6 +37,7 @@ PLAIN_FILE: Final = "amqp.port"
 TLS_FILE: Final = "amqps.port"
 _STIR_S: Final = 1.0
 _CLOSE_S: Final = 5.0
+_LAST_S: Final = 0.5
 
 
 class AmqpServer:
@@ -70,7 +72,8 @@ class AmqpServer:
                 self._context.log.event(
                     events.FAILED, WARNING, at="stop", reason=f"the queue manager has not answered "
                     f"for {left} messages: clients that have not heard of theirs send them again")
-            await loop.run_in_executor(None, host.close, _CLOSE_S)
+            # Who has not answered until now is not waited for once more.
+            await loop.run_in_executor(None, host.close, _LAST_S if left else _CLOSE_S)
         host.rated.flush(NEVER)
         self._context.log.event(events.AMQP_STOPPED, REPORT)
         return 0
@@ -120,19 +123,18 @@ class AmqpServer:
         context, host = self._context, self._host
         wait_s = host.policy.settings.drain_timeout_s
         context.notifier.stopping("finishing what clients have sent")
-        context.notifier.extend(wait_s + _CLOSE_S)
+        context.notifier.extend(wait_s + 2 * _CLOSE_S)
         context.log.event(events.SERVICE_DRAINING, REPORT, sessions=len(host.sessions))
         host.draining = True
         for server in servers.values():
             server.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while host.sessions:
-                    for session in tuple(host.sessions):
-                        if not session.busy:
-                            session.goodbye()
-                    context.notifier.watchdog()
-                    await self._pause(0.1)
+        draining = Draining(context.paths, wait_s)
+        while host.sessions and not draining.over:
+            for session in tuple(host.sessions):
+                if not session.busy:
+                    session.goodbye()
+            context.notifier.watchdog()
+            await self._pause(0.1)
         for session in tuple(host.sessions):
             session.abort()
         await asyncio.sleep(0)  # connection_lost of those

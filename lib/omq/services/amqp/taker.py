@@ -32,8 +32,8 @@ from omq.ipc.client.reader import Reader
 from omq.services.amqp import translation
 from omq.services.amqp.arrival import PIECES_BYTES
 from omq.services.amqp.reader_turns import After, ReaderTurns
-from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.amqp.untranslatable import Untranslatable
+from omq.services.daemon.thread_pool import ThreadPool
 
 T = TypeVar("T")
 SOON_MS: Final = 2

@@ -14,10 +14,10 @@ from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
 from omq.services.amqp.outcomes import LIGHT
 from omq.services.amqp.taker import Ear, TakenMessage, Taker
-from omq.services.amqp.thread_pool import ThreadPool
 from omq.services.amqp.untranslatable import UNREADABLE
 from omq.services.amqp091 import translation
 from omq.services.amqp091.translation import WrittenProperties
+from omq.services.daemon.thread_pool import ThreadPool
 
 REJECTED = "basic.reject without requeue"
 KNOWN_MAX, KNOWN_BYTES = 64, 512

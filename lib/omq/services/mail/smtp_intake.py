@@ -25,7 +25,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,6 +34,7 @@ from typing import Final, Protocol
 from omq import Outgoing
 from omq.base import fault, limits, names
 from omq.base.errors import OmqError
+from omq.services.daemon.thread_pool import ThreadPool
 from omq.services.mail import mail_message as mail
 from omq.services.mail.routes import Routes
 from omq.services.mail.routing import straight
@@ -97,7 +98,7 @@ class Intake:
     def __init__(self, connect: Callable[[], Connection], workers: int, batch_messages: int = 1,
                  batch_bytes: int = 0) -> None:
         self._connect = connect
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="intake")
+        self._pool = ThreadPool(workers, "intake")
         self._batch_messages, self._batch_bytes = batch_messages, batch_bytes
         self._own = threading.local()
         self._open: set[Connection] = set()
@@ -129,19 +130,31 @@ class Intake:
         with self._guard:
             if self._waiting and self._idle and not self._closed:
                 self._idle -= 1
-                self._pool.submit(self._work, loop)
+                self._pool.give(partial(self._work, loop))
 
     def check(self) -> None:
         """Open the first connection: a wrong configuration shows at the start. OmqError."""
-        self._pool.submit(self._connection).result()
+        opened: Future[Connection] = Future()
 
-    def close(self) -> None:
-        """Wait for the puts that run, then close the connections."""
+        def first() -> None:
+            try:
+                opened.set_result(self._connection())
+            except BaseException as error:
+                opened.set_exception(error)
+
+        self._pool.give(first)
+        opened.result()
+
+    def close(self, wait_s: float) -> bool:
+        """Wait so long for the puts that run, then close the connections. False: some run still.
+        They end with this process, and nobody was told that they are done."""
         with self._guard:
             self._closed = True
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if not self._pool.close(wait_s):
+            return False
         while self._open:
             _close(self._open.pop())
+        return True
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """A worker's turn: until nothing waits. The loop is woken once for a batch."""
@@ -152,7 +165,8 @@ class Intake:
                      if isinstance(each, _Prepared)]
             if ready:
                 self._put_all(ready, outcomes)
-            loop.call_soon_threadsafe(_tell, batch, outcomes)
+            with suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
+                loop.call_soon_threadsafe(_tell, batch, outcomes)
 
     def _take(self) -> list[_Waiting]:
         """What waits and fits into one request; an empty list lets the worker rest."""

@@ -44,6 +44,7 @@ from omq.base.event_log import ERROR, REPORT, WARNING
 from omq.base.limits import KIB
 from omq.base.rated_log import NEVER, RatedLog
 from omq.services.daemon.daemon import DaemonContext, run_daemon
+from omq.services.daemon.draining import Draining
 from omq.services.mail.mail_log import MailLog
 from omq.services.mail.smtp_commands import SmtpCommands
 from omq.services.mail.smtp_data import Memory
@@ -71,6 +72,7 @@ def return_large_memory() -> None:
 
 
 PORT_FILE = Listener.RELAY.value
+_DRAIN_LOOK_S = 0.5  # from one look to the next, while sessions finish
 _CLOSE_S = 5.0  # after the drain: to cut off what is left and say good-bye to the manager
 
 
@@ -114,7 +116,11 @@ class SmtpServer:
             self._handler.checking.shutdown(wait=False, cancel_futures=True)
             self._handler.looking.shutdown(wait=False, cancel_futures=True)
             await loop.run_in_executor(None, self._handler.filter.close)
-            await loop.run_in_executor(None, self._handler.intake.close)
+            if not await loop.run_in_executor(None, self._handler.intake.close, _CLOSE_S):
+                self._context.log.event(
+                    events.FAILED, WARNING, at="stop", reason="the queue manager has not answered "
+                    "for mails that have come: clients that have not heard of theirs send them "
+                    "again")
             self._handler.tell()
             self._handler.mail_log.close()
         self._handler.policy.routes.close()
@@ -154,10 +160,10 @@ class SmtpServer:
             notifier.status(f"{len(self._live)} sessions")
             await self._pause()
 
-    async def _pause(self) -> None:
+    async def _pause(self, most_s: float | None = None) -> None:
         """Until something happens, the watchdog wants to hear of us, or a side file is owed."""
         self._wake.clear()
-        waits = (self._context.notifier.watchdog_interval_s, side_files.wait_s())
+        waits = (self._context.notifier.watchdog_interval_s, side_files.wait_s(), most_s)
         wait_s = min((each for each in waits if each is not None), default=None)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), wait_s)
@@ -175,11 +181,10 @@ class SmtpServer:
             session.draining = True
             if not session.busy:
                 session.goodbye()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._handler.policy.settings.drain_timeout_s):
-                while self._live:
-                    context.notifier.watchdog()
-                    await self._pause()
+        draining = Draining(context.paths, self._handler.policy.settings.drain_timeout_s)
+        while self._live and not draining.over:
+            context.notifier.watchdog()
+            await self._pause(_DRAIN_LOOK_S)
         for session in tuple(self._returned):
             session.goodbye()
         for session in tuple(self._live):

@@ -18,11 +18,12 @@ import sysv_ipc
 from omq.base import clock, events, form, modes, side_files
 from omq.base.config import QueueConf, load_authority, load_queues
 from omq.base.defined_queue import load_common
-from omq.base.errors import SpoolLocked
+from omq.base.errors import ConfigError, SpoolLocked
 from omq.base.event_log import WARNING
 from omq.base.groups import Groups, groups_of
 from omq.base.paths import SpoolPaths
 from omq.base.rated_log import RatedLog
+from omq.base.sizes import shown
 from omq.core.engine.block import Block
 from omq.core.engine.engine import Engine
 from omq.core.engine.relocation import relocate
@@ -56,10 +57,10 @@ from omq.services.manager.home import move_in
 from omq.services.manager.queue_changes import say_changes
 from omq.services.manager.tombstone import write_of_predecessor
 from omq.services.manager.units_in_doubt import take_barriers, take_in_doubt
-from omq.storage import poolctrl, segment, spool
+from omq.storage import disk_reserve, durable, poolctrl, segment, spool
 from omq.storage.files import File
 from omq.storage.home import Alone
-from omq.storage.journal import JournalWriter
+from omq.storage.journal import PREPARED, JournalWriter, numbers_in
 from omq.storage.journal_trim import give_back
 from omq.storage.payloads import PayloadReader
 from omq.storage.pool import PoolFiles
@@ -135,6 +136,7 @@ def build(context: DaemonContext) -> Parts:
     lock = spool.lock(paths.manager_lock, "queue.manager")
     alone = move_in(context, paths, info.instance)
     restrict_access(paths, context.log)
+    _refuse_small_disk(context)
     listed = ObjectList(paths)
     old_notes: list[LeftNote] = []
     if context.left_stack is not None:
@@ -171,6 +173,18 @@ def build(context: DaemonContext) -> Parts:
     take_barriers(core, loaded, parts.server.bodies)
     pool_lock.close()
     return parts
+
+
+def _refuse_small_disk(context: DaemonContext) -> None:
+    """An instance that holds nothing yet does not begin where it would never take a message. One
+    with messages starts on any disk: they are to be taken. ConfigError."""
+    paths, settings = context.paths, context.settings
+    if numbers_in(paths.journal) or durable.status(paths.journal / PREPARED) is not None:
+        return
+    if why := disk_reserve.too_small(paths.journal, settings):
+        most = shown(disk_reserve.file_bytes_max(paths.journal))
+        raise ConfigError(file=context.conf_dir / "omq.conf", line=0, key="journal_file_bytes",
+                          reason=why, allowed=f"{most} or less")
 
 
 def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList, notes: list[LeftNote]) -> int:

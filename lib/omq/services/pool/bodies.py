@@ -48,12 +48,13 @@ from omq.base.limits import MIB
 from omq.base.paths import SpoolPaths
 from omq.base.settings import Settings
 from omq.format.findings import Finding, Kind
+from omq.format.index import Counter
 from omq.format.journal import RELOCATION
 from omq.format.location import LocationKind, location
 from omq.format.store import HEADER_BYTES
 from omq.format.wire import MOVED
 from omq.services.pool.live_index import LiveIndex, Look
-from omq.storage import disk_usage, durable, history, standby_holds
+from omq.storage import disk_reserve, disk_usage, durable, history, standby_holds
 from omq.storage.disk_usage import Free
 from omq.storage.journal import file_name as journal_name
 from omq.storage.journal_retire import retirable, retire
@@ -71,6 +72,8 @@ ROWS_MAX: Final = 8192
 class Relocator(Protocol):
     """The queue manager, as far as bodies are concerned (omq.ipc.client.connection.Connection)."""
 
+    @property
+    def registrations(self) -> int: ...
     def relocate(self, rows: bytes) -> int: ...
 
 
@@ -114,7 +117,7 @@ class BodyKeeper:
         look = self.index.look(self.pause)
         if look is None:
             return
-        free = disk_usage.free(self.paths, self.settings)
+        free = disk_usage.free(self.paths, self.settings, self.index.counter(Counter.MESSAGES))
         self.short = free.short
         self._before, self.empty = self.empty, {}
         words = [*self._journal(look, checkpoint_lsn, journal), *self._stores(look, checkpoint_lsn)]
@@ -243,10 +246,11 @@ class BodyKeeper:
         durable.step("store.compact", payload_paths(self.paths, word)[0])
         spent = 0
         for batch in self._batches(self.index.bodies_in(word)):
-            # Half of the reserve is for this: it ends in a file less. The rest is for done and
-            # move.
-            if durable.free_bytes(self.paths.store) < self.settings.disk_reserve_bytes // 2:
-                raise SpoolFull(path=self.paths.store, detail="half of the reserve is left")
+            # It ends in a file less, but not on the space of the checkpoint that lets it go.
+            messages = self.index.counter(Counter.MESSAGES)
+            leave = (disk_reserve.pool_bytes(self.settings)
+                     + disk_reserve.debt_bytes(self.paths, self.settings, messages))
+            disk_reserve.keep(self.paths.store, leave, int(batch["length"].sum()))
             rows = self._copy(word, batch)
             if len(rows):
                 self._ask(rows, manager)
@@ -264,8 +268,9 @@ class BodyKeeper:
                    self.settings.block_bytes_max // (2 * RELOCATION.size))
         ends = np.cumsum(bodies["length"])
         at, before = 0, 0
+        size = min(BATCH_BYTES, disk_reserve.pool_bytes(self.settings) or BATCH_BYTES)
         while at < len(bodies):
-            stop = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
+            stop = int(np.searchsorted(ends, before + size, side="right"))
             stop = min(max(stop, at + 1), at + most)
             yield bodies[at:stop]
             at, before = stop, int(ends[stop - 1])
@@ -294,7 +299,21 @@ class BodyKeeper:
     def _ask(self, rows: Vector, manager: Callable[[], Relocator]) -> None:
         asked = set(rows["location"].tolist()) - self.doubtful
         self.doubtful |= asked
-        manager().relocate(rows.tobytes())
+        line = manager()
+        began = line.registrations
+        try:
+            line.relocate(rows.tobytes())
+        except SpoolFull:
+            # An answer: refused before anything was changed (core.engine.relocation). The request
+            # was sent once, for the registration is the same; sent again, an earlier copy may have
+            # been taken. No other manager can have taken it, for none starts while we hold the pool
+            # lock. So nobody names these copies; else each try would leave its own, until no disk
+            # is left.
+            if line.registrations == began:
+                self.doubtful -= asked
+                if self._store is not None:
+                    self._store.take_back()
+            raise
         self.doubtful -= asked
 
     def close(self) -> None:

@@ -108,7 +108,8 @@ class Following:
             if signals.take_reload():
                 self.reload = True
                 break
-            self._next_file.prepare(self._index.counter(Counter.JOURNAL_FILE))
+            self._next_file.prepare(self._index.counter(Counter.JOURNAL_FILE),
+                                    self._index.counter(Counter.MESSAGES))
             if self._is_due():
                 self._checkpoint()
                 self._round()
@@ -143,7 +144,8 @@ class Following:
     def _is_due(self) -> bool:
         """Is it time for a checkpoint or for another round of bodies?"""
         news = self._index.counter(Counter.DURABLE_LSN) > self._follower.last_lsn
-        short = self._shortage.look()
+        short = self._shortage.look(self._index.counter(Counter.MESSAGES),
+                                    self._index.counter(Counter.JOURNAL_FILE))
         if not self._late and self._hurry.is_due(self._index, pending=self._bodies.pending):
             return True
         if short or clock.monotonic_ns() < self._due_ns:
@@ -353,12 +355,12 @@ class NextFile:
         self._late = False
         self._prepared_for = -1  # number of the file whose successor is ready
 
-    def prepare(self, number: int) -> None:
-        """The successor of the file in use, `number`."""
+    def prepare(self, number: int, messages: int) -> None:
+        """The successor of the file in use, `number`, of an instance with so many messages."""
         if number == self._prepared_for:
             return
         try:
-            prepare_next(self._paths, self._settings)
+            prepare_next(self._paths, self._settings, messages)
         except SpoolFull as error:
             if not self._late:
                 self._log.event(events.JOURNAL_LATE, event_log.WARNING, reason=str(error))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +113,39 @@ def test_words_for_a_service(
     status = router(location, parent=parent, main=main, auxiliary=auxiliary)
     assert (status.state, status.auxiliary_state) == (word, auxiliary_word)
     assert status.auxiliaries_running == running
+
+
+@pytest.fixture
+def unwritten() -> Iterator[int]:
+    """A child of ours that is the service router, as its command says; its pid."""
+    child = subprocess.Popen([sys.executable, "-c", "input()", "--service", "router"],
+                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    yield child.pid
+    child.communicate(b"\n")
+
+
+@pytest.mark.parametrize("record", [
+    dead("router"), dead("router", State.WAITING), dead("router", State.STARTING)])
+@pytest.mark.parametrize("file", [True, False])
+def test_one_that_runs_and_cannot_write_so_is_not_called_aborted(
+        location: Location, unwritten: int, record: ProcessState, file: bool  # noqa: FBT001
+        ) -> None:
+    """On a full disk run/ still says what its predecessor was."""
+    if file:
+        router(location, parent=GONE, main=GONE, auxiliary=(GONE, GONE))
+    supervisor(location, record)
+    status = next(each for each in all_status(location) if each.conf.name == "router")
+    assert (status.state, status.auxiliary_state) == (Word.STARTED, Word.STARTED)
+    assert status.pid == unwritten and "nothing can be written" in status.text
+
+
+def test_what_is_no_child_of_a_supervisor_that_lives_pretends_in_vain(
+        location: Location, unwritten: int) -> None:
+    supervisor(location, dead("router", State.WAITING), ticks=1)
+    assert router(location, parent=GONE, main=GONE, auxiliary=()).state is Word.ABORTED
+    supervisor(location, dead("local", State.WAITING))
+    found = {each.conf.name: each.state for each in all_status(location)}
+    assert found["local"] is Word.ABORTED
 
 
 def test_words_without_any_file(location: Location) -> None:

@@ -126,7 +126,7 @@ def test_a_batch_is_put_queue_by_queue_and_each_answer_is_its_own() -> None:
     intake._put_all(list(enumerate(outcomes)), outcomes)
     assert [each[0] for each in manager.puts] == ["LOCAL", "LOCAL", "ROUTER"]
     assert [isinstance(each, Exception) for each in outcomes] == [False, True, False, False]
-    intake.close()
+    assert intake.close(60)
 
 
 def submission(number: int, size: int = 1) -> Submission:
@@ -142,7 +142,7 @@ def test_what_one_turn_of_the_loop_brings_is_one_request() -> None:
         for _ in range(20):  # a worker that was at it before may look in the middle of a turn
             intake = Intake(manager.connect, 4, 50, 1 << 20)
             await asyncio.gather(*(intake.put(submission(number)) for number in range(5)))
-            intake.close()
+            assert intake.close(60)
 
     asyncio.run(run())
     assert manager.batches == [5] * 20
@@ -164,12 +164,12 @@ def test_what_does_not_fit_into_a_request_is_another_workers() -> None:
 
     asyncio.run(run())
     assert sorted(manager.batches) == [1, 2, 2]
-    intake.close()
+    assert intake.close(60)
 
 
 def test_what_comes_behind_the_end_calls_nobody() -> None:
     intake = Intake(Manager().connect, 1)
-    intake.close()
+    assert intake.close(60)
 
     async def run() -> None:
         put = asyncio.ensure_future(intake.put(submission(1)))

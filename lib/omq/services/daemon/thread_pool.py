@@ -10,6 +10,7 @@ here nobody could hear of it.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -48,13 +49,16 @@ class ThreadPool:
             else:
                 self._changed.notify()
 
-    def close(self, wait_s: float) -> None:
-        """What was given is done; wait so long for that."""
+    def close(self, wait_s: float) -> bool:
+        """What was given is done; wait so long for that, for all threads together. False: not yet;
+        the threads do not keep the process."""
+        ends = time.monotonic() + wait_s
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join(wait_s)
+            thread.join(max(0.0, ends - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _serve(self) -> None:
         while True:
