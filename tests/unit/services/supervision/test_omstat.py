@@ -118,8 +118,9 @@ def test_words_for_a_service(
 @pytest.fixture
 def unwritten() -> Iterator[int]:
     """A child of ours that is the service router, as its command says; its pid."""
-    child = subprocess.Popen([sys.executable, "-c", "input()", "--service", "router"],
-                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen([sys.executable, "-c", "print(flush=True); input()", "--service",
+                              "router"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.read(1)  # /proc has its words from then on
     yield child.pid
     child.communicate(b"\n")
 
