@@ -180,6 +180,7 @@ DEEP = b"F" + sized(b"\x01aA" + sized(b"I\0\0\0\5d" + struct.pack(">d", 0.1) + b
     b"f" + struct.pack(">f", 0.1), b"f\x7f\xc0\0\1", b"d" + struct.pack(">d", 0.1),
     b"d" + struct.pack(">d", 1e300), b"d\x7f\xf8\0\0\0\0\0\1", b"D\2\0\0\0\x96",
     b"D\2\xff\xff\xff\x6a", b"D\xff\x7f\xff\xff\xff", b"D\5\0\0\0\0",
+    b"D\0\x80\0\0\0",
     b"S" + sized("\u20ac\0x".encode()), b"S" + sized(b"\xff\xfe"), b"x" + sized(b"abc"),
     b"x" + sized(b"\xff"), b"T" + struct.pack(">q", 1_700_000_000),
     b"T" + struct.pack(">q", 1_700_000_000_000), b"T" + struct.pack(">q", -5), b"T" + b"\xff" * 8,

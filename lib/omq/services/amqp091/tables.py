@@ -212,7 +212,7 @@ def _decimal(name: str, text: str) -> bytes:
     sign, digits, exponent = Decimal(text).as_tuple()
     if isinstance(exponent, int) and -_PLACES_MAX <= exponent <= _DIGITS_MAX:
         number: int = int("".join(map(str, digits))) * 10 ** max(0, exponent)
-        if number < 1 << 31 and (number or not sign):
+        if number - sign < 1 << 31 and (number or not sign):
             return bytes((max(0, -exponent),)) + (-number if sign else number).to_bytes(
                 4, "big", signed=True)
     raise _without_type(name, text)
