@@ -23,6 +23,7 @@ Errors: SpoolFull of `keep`; DiskError.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Final
 
@@ -101,17 +102,29 @@ def keep(folder: Path, leave: int, wanted: int) -> None:
                                             "stay so (disk_reserve_bytes)")
 
 
-def file_bytes_max(folder: Path) -> int:
-    """The largest journal_file_bytes with which messages are taken on this file system."""
-    return max(0, durable.file_system(folder).size - POOL_BYTES) // (RESERVE_FILES + 2)
+@dataclasses.dataclass(frozen=True, slots=True)
+class TooSmall:
+    """A file system on which no put is ever taken."""
+
+    key: str
+    """The setting that asks for too much of it."""
+    most: str
+    """What `key` may be at most, as omq.conf says it."""
+    text: str
+    """What is the matter, and the remedy."""
 
 
-def too_small(folder: Path, settings: Settings) -> str:
-    """Why no put will ever be taken on this file system, with the remedy; empty when one may."""
+def too_small(folder: Path, settings: Settings) -> TooSmall | None:
+    """Why no put will ever be taken on this file system; None when one may."""
     size, least = durable.file_system(folder).size, least_bytes(settings)
     if size >= least:
-        return ""
-    most = shown(file_bytes_max(folder))
-    return (f"its file system has {shown(size)} in all, and messages are taken from {shown(least)} "
-            f"on: set journal_file_bytes to {most} or less, and disk_reserve_bytes to twice of it, "
-            "or make the file system larger")
+        return None
+    files = max(0, size - POOL_BYTES)
+    if files >= (RESERVE_FILES + 2) * settings.journal_file_bytes:
+        key, most = "disk_reserve_bytes", shown(files - 2 * settings.journal_file_bytes)
+        remedy = f"set {key} to {most} or less"
+    else:
+        key, most = "journal_file_bytes", shown(files // (RESERVE_FILES + 2))
+        remedy = f"set {key} to {most} or less, and disk_reserve_bytes to twice of it"
+    return TooSmall(key, most, f"its file system has {shown(size)} in all, and messages are taken "
+                               f"from {shown(least)} on: {remedy}, or make the file system larger")

@@ -154,14 +154,20 @@ def test_a_rotation_leaves_what_checkpoints_take(info: SpoolInfo) -> None:
     assert writer.file_number == 2
 
 
-@pytest.mark.parametrize(("reserve", "says"), [
-    (900 * MIB, "1000.0 MiB in all, and messages are taken from 1.0 GiB on: set journal_file_bytes "
-                "to 249.0 MiB or less"), (868 * MIB, ""), (0, "")])
-def test_a_file_system_may_be_too_small_for_ever(info: SpoolInfo, reserve: int, says: str) -> None:
+@pytest.mark.parametrize(("reserve", "file", "key", "most"), [
+    (900 * MIB, 64 * MIB, "disk_reserve_bytes", "868.0 MiB"), (868 * MIB, 64 * MIB, "", ""),
+    (1, 250 * MIB, "journal_file_bytes", "249.0 MiB"), (1, 249 * MIB, "", ""),
+    (900 * MIB, 250 * MIB, "journal_file_bytes", "249.0 MiB"), (0, 250 * MIB, "", "")])
+def test_a_file_system_may_be_too_small_for_ever(info: SpoolInfo, reserve: int, file: int,
+                                                 key: str, most: str) -> None:
+    """It says what asks for too much, and with that changed it is not too small."""
     durable.use(Stated(5))
-    settings = replace(DEFAULTS, disk_reserve_bytes=reserve)
+    settings = replace(DEFAULTS, disk_reserve_bytes=reserve, journal_file_bytes=file)
     found = disk_reserve.too_small(info.paths.journal, settings)
-    assert says in found and bool(found) == bool(says)
+    assert bool(found) == bool(key)
+    if found:
+        assert (found.key, found.most) == (key, most)
+        assert "1000.0 MiB in all" in found.text and f"set {key} to {most} or less" in found.text
 
 
 @pytest.mark.parametrize(("inodes", "free", "low", "short"), [

@@ -23,7 +23,6 @@ from omq.base.event_log import WARNING
 from omq.base.groups import Groups, groups_of
 from omq.base.paths import SpoolPaths
 from omq.base.rated_log import RatedLog
-from omq.base.sizes import shown
 from omq.core.engine.block import Block
 from omq.core.engine.engine import Engine
 from omq.core.engine.relocation import relocate
@@ -181,10 +180,9 @@ def _refuse_small_disk(context: DaemonContext) -> None:
     paths, settings = context.paths, context.settings
     if numbers_in(paths.journal) or durable.status(paths.journal / PREPARED) is not None:
         return
-    if why := disk_reserve.too_small(paths.journal, settings):
-        most = shown(disk_reserve.file_bytes_max(paths.journal))
-        raise ConfigError(file=context.conf_dir / "omq.conf", line=0, key="journal_file_bytes",
-                          reason=why, allowed=f"{most} or less")
+    if small := disk_reserve.too_small(paths.journal, settings):
+        raise ConfigError(file=context.conf_dir / "omq.conf", line=0, key=small.key,
+                          reason=small.text, allowed=f"{small.most} or less")
 
 
 def _clear_dead_manager(paths: SpoolPaths, listed: ObjectList, notes: list[LeftNote]) -> int:

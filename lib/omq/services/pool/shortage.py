@@ -69,7 +69,7 @@ class Shortage:
             self._says = found.files_text
             if bytes_lack:
                 small = disk_reserve.too_small(self._paths.journal, self._settings)
-                self._says = "; ".join(filter(None, (small, found.text)))
+                self._says = f"{small.text}; {found.text}" if small else found.text
         if (self._stuck, self._says) != self._told:
             manager().control({"op": "room", "stuck": self._stuck, "says": self._says})
             self._told = (self._stuck, self._says)
