@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from omq import Outgoing
+from omq.base import events
+from omq.base.errors import Exit
 from omq.cli.operate import change
 from omq.core.index.view import IndexView
 from omq.services.daemon.run_state import State, read_service
@@ -394,6 +396,36 @@ def test_a_peer_and_a_channel_are_held_and_released(gateway: Gateway) -> None:
         assert gateway.live.run("omq peers", "--release", "smtp").code == 0
         one.until(3)
         two.until(2)
+
+
+def test_while_whom_an_operator_holds_is_not_known_nothing_is_sent(gateway: Gateway) -> None:
+    """The list is damaged: it was taken for an empty one, and mail went where it must not."""
+    with SmtpPeer() as one:
+        gateway.start({"*": one})
+        assert gateway.live.run("omq peers", "--hold", "lmtp").code == 0
+        (held,) = gateway.live.paths.root.glob("*.held.json")
+        held.write_bytes(held.read_bytes()[:4])
+        gateway.put("a@one.test")
+        gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
+                      == ["DEFERRED"])
+        assert not one.received
+        told = gateway.live.run("omq peers")
+        assert f"{held} cannot be used" in told.err and "move it away" in told.err
+        assert [each.split()[:2] for each in told.out.splitlines() if each.startswith(one.name)] \
+            == [[one.name, "held"]]
+        for way in ("--hold", "--release", "--retry"):
+            refused = gateway.live.run("omq peers", way, "smtp")
+            assert (refused.code, str(held) in refused.err) == (Exit.DATA, True), refused
+        assert "whom an operator holds is not known" in " ".join(
+            gateway.live.run("omstat", "-a").out.split())
+        assert "sends nothing: whom an operator holds is not known" in (
+            gateway.live.run("omqwhy", "UNIX").out)
+        (event,) = (each for line in gateway.live.paths.event_log.read_text().splitlines()
+                    if (each := json.loads(line))["event"] == events.HOLDS_UNKNOWN.number)
+        assert event["file"] == str(held)
+        held.unlink()
+        one.until(1)
+        gateway.empty()
 
 
 def test_a_release_that_the_scheduler_has_overtaken_is_looked_at_anew(

@@ -1351,6 +1351,14 @@ class TlsReportsWait(OmqError):
     exit_code = Exit.TEMPORARY
 
 
+class HoldsUnknown(OmqError):
+    """{path} cannot be used ({reason}), so whom an operator holds is not known and nothing is sent \
+to anybody; make it readable, or move it away, which releases all, and hold anew whom you want held"""
+
+    status = 322
+    exit_code = Exit.DATA
+
+
 def _all_errors(root: type[OmqError]) -> dict[int, type[OmqError]]:
     found: dict[int, type[OmqError]] = {root.status: root}
     for child in root.__subclasses__():

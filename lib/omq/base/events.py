@@ -293,6 +293,7 @@ GATEWAY_DEFERRED = _event(7404, "Message could not be sent; it will be retried")
 GATEWAY_REJECTED = _event(7405, "Message was rejected by the peer")
 GATEWAY_EXPIRED = _event(7406, "Message could not be sent in time; no more retries")
 GATEWAY_NO_PEER = _event(7407, "Peer cannot be reached")
+HOLDS_UNKNOWN = _event(7408, "Whom an operator holds is not known: nothing is sent")
 
 # 7500: the sendmail interface
 XPORT_STARTED = _event(7501, "Sendmail Interface Started Up")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from omq.base import events, modes, side_files
+from omq.base.errors import HoldsUnknown
 from omq.base.event_log import EventLog
 from omq.base.paths import SpoolPaths
 from omq.base.side_files import Calls
@@ -171,6 +172,41 @@ def test_what_is_held_stays_held(paths: SpoolPaths, call: str, number: int,
     path.unlink()
     sick.number = 0
     assert holds.of("channel", "peer") is None
+
+
+@pytest.mark.parametrize("number", (errno.EIO, errno.EACCES))
+@pytest.mark.parametrize("call", ["stat", "read"])
+def test_who_cannot_see_what_is_held_sends_nothing(paths: SpoolPaths, call: str, number: int,
+                                                   told: list[dict[str, Any]]) -> None:
+    """A process that has not read the list yet."""
+    path = paths.root / "unix.held.json"
+    Holds(path).change(add=frozenset({"peer"}))
+    sick = blind(call, number, told)
+    holds = Holds(path)
+    wait = holds.of("channel", "another")
+    assert sick.met and wait is not None and os.strerror(number) in wait.reason
+    assert bool(holds.denied) == (number == errno.EACCES) != bool(holds.unknown)
+    sick.number = 0
+    assert holds.of("channel", "another") is None and holds.of("channel", "peer") is not None
+
+
+@pytest.mark.parametrize("data", [b"", b"[", b"{}", b"[1]", b'"peer"', b"\xff", b"[" * 100_000,
+                                  b'["peer", null]'])
+def test_a_damaged_list_releases_nobody(paths: SpoolPaths, data: bytes) -> None:
+    """And is not written over: what it held would be lost."""
+    path = paths.root / "unix.held.json"
+    holds = Holds(path)
+    holds.change(add=frozenset({"peer"}))
+    path.with_suffix(".other").write_bytes(data)
+    path.with_suffix(".other").rename(path)
+    assert holds.of("channel", "another") is not None
+    assert holds.state == (frozenset(), holds.unknown) and "not a list of names" in holds.unknown
+    for each in (holds, Holds(path)):
+        with pytest.raises(HoldsUnknown, match="move it away"):
+            each.change(add=frozenset({"x"}))
+    assert path.read_bytes() == data
+    path.unlink()
+    assert holds.of("channel", "peer") is None and not holds.unknown
 
 
 def test_no_daemon_looks_past_the_seam() -> None:

@@ -2,8 +2,8 @@
 or held. `omq peers` has each peer.
 
 Only files are read (services.delivery.scheduler_status, peer_states, holds); one that is missing or
-may not be read counts as empty. While omq.conf is wrong there is nothing here: what an operator
-needs then is the state of the daemons. Errors: ConfigError (services.conf).
+may not be read counts as empty; where holds are not known, the line has it. While omq.conf is
+wrong there is nothing here: what an operator needs then is the state of the daemons. Errors: ConfigError (services.conf).
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Gateway:
     down: tuple[str, ...]
     next_try_s: float | None
     held: tuple[str, ...]
+    holds_unknown: str
+    """Why nobody knows whom an operator holds, else empty."""
+    holds_denied: str
+    """Why this user cannot see whom, else empty."""
 
     def text(self) -> str:
         """In one line."""
@@ -48,6 +52,10 @@ class Gateway:
             told.append(f"down {_named(self.down)}, next try in {duration(self.next_try_s or 0.0)}")
         if self.held:
             told.append(f"held {_named(self.held)}")
+        if self.holds_unknown:
+            told.append(f"all held: whom an operator holds is not known ({self.holds_unknown})")
+        if self.holds_denied:
+            told.append(f"whom an operator holds cannot be seen ({self.holds_denied})")
         return f"{self.conf.title}: {'; '.join(told)}" if told else ""
 
 
@@ -61,12 +69,14 @@ def gateways(location: Location) -> Iterator[Gateway]:
         if conf.program == GATEWAY and conf.queue:
             down = {name: each.retry_ns for name, each in states_of(location, conf).down.items()}
             first_ns = min(down.values(), default=0) - clock.wall_ns()
+            holds = Holds(location.paths.held(conf.name))
+            held, unknown = holds.state
             now = read_published(location.paths.run / f"{conf.name}.peers.now.json")
             yield Gateway(
                 conf, most, tuple(now["channels"]),
                 tuple(sorted(down, key=down.__getitem__)),
                 max(0, first_ns) / clock.NS_PER_S if down else None,
-                tuple(sorted(Holds(location.paths.held(conf.name)).names)))
+                tuple(sorted(held)), unknown, holds.denied)
 
 
 def states_of(location: Location, conf: ServiceConf) -> PeerStates:

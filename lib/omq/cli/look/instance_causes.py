@@ -230,3 +230,8 @@ def _of_gateway(gateway: Gateway) -> Iterator[Cause]:
         more = f" and {len(gateway.held) - 1} more" if len(gateway.held) > 1 else ""
         yield Cause("peer_held", f"an operator holds {first}{more} of {gateway.conf.title}",
                     (f"omq peers --release {first}",), Severity.NOTE, service=name)
+    if gateway.holds_unknown:
+        yield Cause("holds_unknown", f"{gateway.conf.title} sends nothing: whom an operator holds "
+                    f"is not known ({gateway.holds_unknown})",
+                    ("omq peers says which file it is, and what to do",),
+                    service=name)

@@ -15,7 +15,7 @@ What an earlier run of the gateway had put off for long is known to nobody but t
 counted in the last line.
 
 A release is seen by the scheduler within a second, which calls back what waits for it. Errors:
-UnknownPeer; those of omq flush for what waits.
+UnknownPeer; HoldsUnknown, and then all peers are shown as held; those of omq flush for what waits.
 
 --tls: what the gateways noted of lines that TLS was wanted for (logs/unix.tls.jsonl and the file
 before it) is read to its end; the last row of a host and port counts. What a peer says of itself is
@@ -35,7 +35,7 @@ from typing import Any, Final
 from omq.base import clock
 from omq.base.amounts import duration
 from omq.base.config import load_settings
-from omq.base.errors import Exit, NothingMeant, OmqError, UnknownPeer
+from omq.base.errors import Exit, HoldsUnknown, NothingMeant, OmqError, UnknownPeer
 from omq.base.names import escape
 from omq.base.services_conf import ServiceConf, load_services
 from omq.cli.common import add_json, existing, print_json, say, tool_parser
@@ -98,18 +98,21 @@ def _carry_out(location: Location, options: argparse.Namespace, name: str, conf:
                ) -> bool:
     """Hold, release or retry one name; whether there was something to do."""
     holds = _holds(location, conf)
-    known = {each.peer for each in peer_rows(location, conf)} | holds.names | CHANNELS
+    held, unknown = holds.state
+    if unknown:
+        raise HoldsUnknown(path=holds.path, reason=unknown)
+    known = {each.peer for each in peer_rows(location, conf)} | held | CHANNELS
     meant = frozenset(each for each in known if name in (each, each.rpartition(":")[0]))
     if options.hold:
         holds.change(add=meant or frozenset((_new(name),)))
         return True
     if not meant and (options.retry or ":" not in name):
         raise UnknownPeer(peer=escape(name))
-    if options.release and not meant & holds.names:
+    if options.release and not meant & held:
         sys.stdout.write(f"{escape(name)}: it is not held\n")
         return False
     if options.release:
-        meant &= holds.names
+        meant &= held
         holds.change(remove=meant)
     states_of(location, conf).forget(meant)
     for each in sorted(meant):
@@ -147,7 +150,7 @@ def _published(location: Location, conf: ServiceConf) -> dict[str, Any]:
 
 def peer_rows(location: Location, conf: ServiceConf) -> Iterator[PeerRow]:
     """Those with work, down or held."""
-    held = _holds(location, conf).names
+    held, unknown = _holds(location, conf).state
     down = states_of(location, conf).down
     now_ns = clock.wall_ns()
     seen = set()
@@ -160,12 +163,12 @@ def peer_rows(location: Location, conf: ServiceConf) -> Iterator[PeerRow]:
             row = replace(row, failures=state.failures, reason=state.reason)
             if not row.mlists:
                 row = replace(row, state="down", retry_s=_seconds(state.retry_ns, now_ns))
-        if name in held or each["channel"] in held:
+        if unknown or name in held or each["channel"] in held:
             row = replace(row, state="held")
         yield _with_put_off(row, each["put_off"], now_ns)
     for name, state in sorted(down.items(), key=lambda item: item[1].retry_ns):
         if name not in seen:
-            yield PeerRow(conf.name, "", name, "held" if name in held else "down",
+            yield PeerRow(conf.name, "", name, "held" if unknown or name in held else "down",
                           failures=state.failures, retry_s=_seconds(state.retry_ns, now_ns),
                           reason=state.reason)
     for name in sorted(held - down.keys() - seen - CHANNELS):
@@ -190,6 +193,10 @@ def _with_put_off(row: PeerRow, put_off: dict[str, Any], now_ns: int) -> PeerRow
 def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
     found = _published(location, conf)
     most = load_settings(location.conf_dir).qmgr_maxchans
+    holds = _holds(location, conf)
+    held, unknown = holds.state
+    if unknown:
+        say(NAME, str(HoldsUnknown(path=holds.path, reason=unknown)))
     if json_lines:
         for each in found["channels"]:
             print_json({"service": conf.name, "channel": each["name"]} | {
@@ -199,7 +206,6 @@ def _show(location: Location, conf: ServiceConf, *, json_lines: bool) -> None:
             print_json(asdict(row))
         return
     write = sys.stdout.write
-    held = _holds(location, conf).names
     processes = sum(each["processes"] for each in found["channels"])
     write(f"{conf.name}: {processes} of {most} processes, {found['in_hand']} messages in hand\n\n")
     write(f"{'channel':<10} {'processes':>9} {'busy':>5} {'peers':>6} {'mlists':>7} "

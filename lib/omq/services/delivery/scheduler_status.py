@@ -68,7 +68,7 @@ class Publisher:
 
 def facts(scheduler: Scheduler, aside: Aside, holds: Holds) -> dict[str, Any]:
     """Channels and peers, as they are now."""
-    held = holds.names
+    held, unknown = holds.state
     put_off: dict[Where, list[Group]] = {}
     for group in aside.groups():
         put_off.setdefault(group.where, []).append(group)
@@ -79,7 +79,8 @@ def facts(scheduler: Scheduler, aside: Aside, holds: Holds) -> dict[str, Any]:
     shown = heapq.nlargest(PEERS_SHOWN, rows, key=lambda where: rows[where].count
                            + rows[where].active + _messages(put_off.get(where, ())))
     return {
-        "channels": [_channel(name, rows, put_off, scheduler) | {"held": name in held}
+        "channels": [_channel(name, rows, put_off, scheduler) | {
+            "held": bool(unknown) or name in held}
                      for name in sorted(names)],
         "peers": [_peer(where, rows[where], put_off.get(where, ())) for where in shown]}
 

@@ -77,7 +77,7 @@ class Settling:
         self._more = more
         self._service, self._aside = service, aside
         self._owed: list[tuple[Message, Disposition]] = []
-        self._held_names: frozenset[str] = frozenset()
+        self._held: tuple[frozenset[str], str] = frozenset(), ""
 
     @property
     def refused_s(self) -> float:
@@ -93,9 +93,13 @@ class Settling:
 
     def hold(self, scheduler: Scheduler, holds: Holds) -> None:
         """What an operator holds waits no longer here."""
-        if holds.names == self._held_names:
+        held = holds.state
+        if held == self._held:
             return
-        self._held_names = holds.names
+        if held[1] and held[1] != self._held[1]:
+            self._service.context.log.event(events.HOLDS_UNKNOWN, event_log.ERROR,
+                                            file=str(holds.path), reason=held[1])
+        self._held = held
         for channel in list(scheduler.channels.values()):
             for peer in list(channel.peers):
                 if wait := holds.of(channel.name, peer):
