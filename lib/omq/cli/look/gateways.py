@@ -3,7 +3,8 @@ or held. `omq peers` has each peer.
 
 Only files are read (services.delivery.scheduler_status, peer_states, holds); one that is missing or
 may not be read counts as empty; where holds are not known, the line has it. While omq.conf is
-wrong there is nothing here: what an operator needs then is the state of the daemons. Errors: ConfigError (services.conf).
+wrong there is nothing here: what an operator needs then is the state of the daemons. Errors:
+ConfigError (services.conf).
 """
 
 from __future__ import annotations
