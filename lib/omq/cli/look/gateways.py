@@ -38,9 +38,9 @@ class Gateway:
     down: tuple[str, ...]
     next_try_s: float | None
     held: tuple[str, ...]
-    holds_unknown: str
+    holds_unknown: str = ""
     """Why nobody knows whom an operator holds, else empty."""
-    holds_denied: str
+    holds_denied: str = ""
     """Why this user cannot see whom, else empty."""
 
     def text(self) -> str:
