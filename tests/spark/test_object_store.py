@@ -82,7 +82,7 @@ def pieces_of(archive: Path, kept: Path) -> Iterator[Piece]:
         assert isinstance(oma, ArchiveFile)
         data = rebuild_without_bodies(oma)
         file.close()
-        assert isinstance(data, bytes)
+        assert isinstance(data, memoryview)
         number, uuid = oma.header.number, oma.header.uuid
         scan = FileScan(data, number, uuid, name=path.name)
         header = scan.header
