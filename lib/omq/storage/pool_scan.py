@@ -91,11 +91,11 @@ def read_rows(file: File, number: int, records: Rows) -> tuple[Rows, Rows]:
         data = file.read(count * RECORD_BYTES, (first + 1) * RECORD_BYTES)
         run = np.frombuffer(data.ljust(count * RECORD_BYTES, b"\0"), dtype=f"V{RECORD_BYTES}")
         rows.view(f"V{RECORD_BYTES}")[begin:end] = run[records[begin:end] - first]
-    data = memoryview(rows.view("u1"))  # type: ignore[arg-type]
-    good = _named(data, len(rows)) & _columns_fit(rows, number, records)
+    whole = memoryview(rows.view("u1"))  # type: ignore[arg-type]
+    good = _named(whole, len(rows)) & _columns_fit(rows, number, records)
     used = np.flatnonzero(good)
     if len(used):
-        good[used] = _crcs(data, rows, used)
+        good[used] = _crcs(whole, rows, used)
     return rows, good & (rows["kind"] == RecordKind.LIVE)
 
 

@@ -57,7 +57,7 @@ from omq.format.findings import Finding, Kind
 from omq.format.frame_rules import BY_NUMBER, About, Entry, mask
 from omq.format.journal import FRAME, RELOCATION, At, FrameFlag, FrameType
 from omq.format.message import DESCRIPTOR, PART
-from omq.format.pool import NO_RECORD, RECORD_BYTES, Message
+from omq.format.pool import NO_RECORD, Message
 from omq.format.poolctrl import Answered
 from omq.storage.journal import file_name
 
@@ -157,7 +157,8 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
             rows, good = redo.pool.read_rows(file, records[mine])
             own = rows["qpool"] == qpools[mine]
             done[mine] = good & ~own  # of a message that is gone: nothing to do
-            done[mine[~good]] = _free(picked(rows, ~good))
+            if not good.all():
+                done[mine] |= _free(rows)
             # A row in memory has no room for a note.
             good &= own & (rows["parts"] == 1) & (rows["next"] == NO_RECORD) & (rows["note"] == 0)
             loaded, which = bulk.compacted(picked(rows, good)), mine[good]
@@ -169,7 +170,7 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
 
 def _free(rows: Rows) -> Rows:
     """Mask of the slots that hold nothing."""
-    words = np.asarray(rows).view("<u8").reshape(len(rows), RECORD_BYTES // 8)
+    words = np.asarray(rows).view("<u8").reshape(len(rows), -1)
     return np.asarray(~words.any(axis=1))
 
 
