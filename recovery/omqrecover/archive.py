@@ -46,7 +46,7 @@ class ArchivedFile:
             scan.findings.append(data)
         return scan
 
-    def load(self, *, bodies: bool = True) -> bytes | Finding:
+    def load(self, *, bodies: bool = True) -> bytes | memoryview | Finding:
         """The bytes of the journal file. Without `bodies` payloads may be zeros, which is quicker
         where it is an archive."""
         if self.path.suffix != FRAMES_SUFFIX:
@@ -68,7 +68,7 @@ class ArchivedFile:
         return self.header if isinstance(self.header, FileHeader) else None
 
 
-def _with_bodies(oma: ArchiveFile, path: Path) -> bytes | Finding:
+def _with_bodies(oma: ArchiveFile, path: Path) -> memoryview | Finding:
     if durable.status(path) is None:
         return journal_bytes(oma, None)
     file = open_file(path)

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.core.redo import births as bulk
 from omq.core.redo.last_requests import update_answers
 from omq.core.redo.redo import Redo
@@ -85,8 +85,9 @@ class Shortcuts:
         self._pool = pool
         self._ledger = ledger
         self._unsure = ledger.unsure
-        rows = ledger.rows[ledger.rows["last"] == ledger.rows["born"]]
-        self._slots = set((rows["file"].astype(np.int64) << 32 | rows["record"]).tolist())
+        rows = ledger.rows
+        plain = rows["last"] == rows["born"]
+        self._slots = np.sort(rows["file"][plain].astype(np.int64) << 32 | rows["record"][plain])
 
     def apply(self, redo: Redo, window: list[Block], durable: int) -> int:
         """Redo the window, the rest in bulk; how many frames it had."""
@@ -102,8 +103,11 @@ class Shortcuts:
         # Behind redo: it may still have to read an earlier owner of the slot.
         self._write(whole, born, good)
         redo.clients = clients
-        void = np.isin(whole.frames["lsn"], np.array(sorted(redo.void), dtype="<u8"))
-        update_answers(redo.clients, whole.frames[~void])
+        believed = whole.frames
+        if redo.void:
+            void = np.isin(believed["lsn"], np.array(sorted(redo.void), dtype="<u8"))
+            believed = picked(believed, ~void)
+        update_answers(redo.clients, believed)
         return len(whole.frames)
 
     def _dead(self, frames: Rows, known: Rows) -> Rows:
@@ -114,7 +118,8 @@ class Shortcuts:
 
     def guard(self, redo: Redo) -> None:
         """Before a checkpoint: what belongs to a plain birth is not cleared."""
-        redo.clears -= self._slots
+        clears = np.fromiter(redo.clears, dtype=np.int64, count=len(redo.clears))
+        redo.clears.difference_update(clears[places(self._slots, clears)[1]].tolist())
 
     @staticmethod
     def _plain(window: Window, rows: Rows, known: Rows, durable: int
@@ -145,5 +150,5 @@ class Shortcuts:
             if left.all():
                 out.append(block)
             elif left.any():
-                out.append(block.of_frames(block.frames[left]))
+                out.append(block.of_frames(picked(block.frames, left)))
         return out

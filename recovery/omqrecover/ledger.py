@@ -89,13 +89,12 @@ class Ledger:
             self.lsn = max(self.lsn, min(up_to, int(frames["lsn"][-1])))
         else:
             self.lsn = max(self.lsn, int(frames["lsn"][-1]))
-        frames = picked(frames, keep)
-        if len(frames):
-            self._births(picked(frames, _MAKES[frames["type"]]))
-            self._changes(frames)
-            ends = picked(frames, frames["flags"] & FrameFlag.LAST_PART != 0)
-            self._unsure.append(ends["qpool"][(ends["unit"] != 0) | (ends["lsn"] > durable)])
-            self._ends(ends["qpool"].copy())
+        kind = frames["type"]
+        self._births(picked(frames, keep & _MAKES[kind]))
+        self._changes(picked(frames, keep & _CHANGES[kind]))
+        ends = picked(frames, keep & (frames["flags"] & FrameFlag.LAST_PART != 0))
+        self._unsure.append(ends["qpool"][(ends["unit"] != 0) | (ends["lsn"] > durable)])
+        self._ends(ends["qpool"].copy())
 
     def _births(self, puts: Rows) -> None:
         if not len(puts):
@@ -131,8 +130,7 @@ class Ledger:
                 made[: self._used] = old[: self._used]
                 setattr(self, name, made)
 
-    def _changes(self, frames: Rows) -> None:
-        changes = picked(frames, _CHANGES[frames["type"]])
+    def _changes(self, changes: Rows) -> None:
         # A copy: a search in a column of frames would fetch a frame for each number.
         at, known = self._find(changes["qpool"].copy())
         # In LSN order, so the last one stays; an older one is not there (see `apply`).

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omq.base.arrays import Rows
+from omq.base.arrays import Rows, picked
 from omq.core.redo.redo import Redo
 from omq.core.redo.source import NoPool
 from omq.format.frame_rules import mask
@@ -54,7 +54,7 @@ class Shadow:
             keep |= _AT_LARGE[frames["type"]]
             if keep.any():
                 parts.append(
-                    Part(block.number, block.offset, frames[keep], block.payload_at, block))
+                    Part(block.number, block.offset, picked(frames, keep), block.payload_at, block))
         self._redo.apply(parts)
         self._redo.clears.clear()
 

@@ -15,6 +15,7 @@ import pytest
 
 from omq.base.errors import Exit
 from omq.format import shipped
+from omq.format.findings import Finding
 from omq.format.standby import Piece, PieceKind, Synced
 from omq.services.ship.sealing import Chain, seal
 from omq.storage.archive import cut, write
@@ -80,9 +81,10 @@ def pieces_of(archive: Path, kept: Path) -> Iterator[Piece]:
         file = open_file(path)
         oma = open_archive(file, path.name)
         assert isinstance(oma, ArchiveFile)
-        data = rebuild_without_bodies(oma)
+        made = rebuild_without_bodies(oma)
         file.close()
-        assert isinstance(data, bytes)
+        assert not isinstance(made, Finding)
+        data = bytes(made)
         number, uuid = oma.header.number, oma.header.uuid
         scan = FileScan(data, number, uuid, name=path.name)
         header = scan.header

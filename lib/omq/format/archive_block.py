@@ -89,11 +89,24 @@ class Block:
 
     def rows(self) -> Rows:
         """Its rows, shape (count,), in memory of their own."""
-        layout = self.layout
-        at = self.offset + archive.SEAL.size
-        planes = np.frombuffer(self.data, "u1", layout.size * self.count, at)
-        raw = np.ascontiguousarray(planes.reshape(layout.size, self.count).T)
-        return raw.view(layout.dtype).reshape(self.count)
+        return joined_rows([self], self.layout)
+
+    def turn_into(self, rows: Rows) -> None:
+        """Its rows into as many bytes: u1, shape (count, row bytes)."""
+        planes = np.frombuffer(self.data, "u1", self.layout.size * self.count,
+                               self.offset + archive.SEAL.size)
+        rows[:] = planes.reshape(self.layout.size, self.count).T
+
+
+def joined_rows(blocks: Sequence[Block], layout: Layout) -> Rows:
+    """All rows of blocks of one section, one after the other, in memory of their own: turned to
+    where they stay, so none is copied twice."""
+    made = np.empty((sum(block.count for block in blocks), layout.size), "u1")
+    at = 0
+    for block in blocks:
+        block.turn_into(made[at : at + block.count])
+        at += block.count
+    return made.view(layout.dtype).reshape(len(made))
 
 
 def open_block(data: bytes | memoryview, offset: int, header: ArchiveHeader, block: int,

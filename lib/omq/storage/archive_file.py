@@ -22,6 +22,7 @@ from omq.base.checksum import crc32c
 from omq.format.archive import (
     BLOCK_BYTES,
     BODIES_MAGIC,
+    EXTENT,
     FRAME_BLOCKS,
     FRAME_BYTES,
     HEADER,
@@ -38,7 +39,7 @@ from omq.format.archive import (
     decode_seek_table,
     seek_table_size,
 )
-from omq.format.archive_block import Block, open_block
+from omq.format.archive_block import Block, joined_rows, open_block
 from omq.format.findings import Finding, Kind
 from omq.format.journal import BLOCK, FILE_HEADER, FRAME
 
@@ -173,8 +174,8 @@ class ArchiveFile:
             if isinstance(block, Finding):
                 self.findings.append(block)
             else:
-                good.append(block.rows())
-        return ROW_LAYOUTS[section].joined(good)
+                good.append(block)
+        return joined_rows(good, ROW_LAYOUTS[section])
 
     def seals(self) -> Rows | Finding:
         """All seals, from their place after the blocks: without decompressing anything."""
@@ -197,19 +198,20 @@ class ArchiveFile:
         for section in set(Section) - {Section.FRAMES}:
             self.rows(section)
 
-    def stream(self) -> bytes | Finding:
+    def stream(self) -> memoryview | Finding:
         """The payload stream of an .omb."""
-        out = []
+        total = self.header.payload + self.header.rest
+        out, at = _room(total), 0
         for index in range(self.frames):
             raw = self.frame(index)
             if isinstance(raw, Finding):
                 return raw
-            out.append(raw)
-        data = b"".join(out)
-        if len(data) != self.header.payload + self.header.rest:
-            return self._finding(f"{len(data)} bytes of bodies, not "
-                                 f"{self.header.payload + self.header.rest}", self.source.size())
-        return data
+            if at + len(raw) <= total:
+                out[at : at + len(raw)] = raw
+            at += len(raw)
+        if at != total:
+            return self._finding(f"{at} bytes of bodies, not {total}", self.source.size())
+        return out
 
 
 def open_archive(source: Source, name: str, magic: bytes = MAGIC) -> ArchiveFile | Finding:
@@ -220,10 +222,10 @@ def open_archive(source: Source, name: str, magic: bytes = MAGIC) -> ArchiveFile
     return ArchiveFile(source, name, header, magic)
 
 
-def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> bytes | Finding:
+def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> memoryview | Finding:
     """The journal file, every byte as it was; a Finding if a piece is missing or is not right."""
     header = oma.header
-    stream = b""
+    stream = memoryview(b"")
     if header.flags & ArchiveFlag.BODIES:
         if omb is None:
             return Finding(Kind.SHORT, "the bodies of this archive were dropped", oma.name)
@@ -231,48 +233,75 @@ def rebuild(oma: ArchiveFile, omb: ArchiveFile | None) -> bytes | Finding:
         if isinstance(found, Finding):
             return found
         stream = found
-    heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
-    frames, extents = oma.rows(Section.FRAMES), oma.rows(Section.EXTENTS)
-    if oma.findings or len(heads) != len(places) + 1:
-        return [*oma.findings, _unfit(oma)][0]
-    out = _assemble(header, heads, places, frames, extents, stream)
-    if crc32c(out) != header.journal_crc:
+    heads, places, frames = _of_blocks(oma)
+    extents = oma.rows(Section.EXTENTS)
+    out = _assembled(oma, heads, places, frames, extents, stream)
+    if not isinstance(out, Finding) and crc32c(out) != header.journal_crc:
         return Finding(Kind.CORRUPT, "the rebuilt journal file has another CRC", oma.name)
-    return bytes(out)
-
-
-def rebuild_without_bodies(oma: ArchiveFile) -> bytes | Finding:
-    """The same with zeros for payloads and for what is not a block: what the frames alone say."""
-    header = oma.header
-    heads, places = oma.rows(Section.HEADS), oma.rows(Section.PLACES)
-    frames = oma.rows(Section.FRAMES)
-    if oma.findings or len(heads) != len(places) + 1:
-        return [*oma.findings, _unfit(oma)][0]
-    places["payload"] = 0  # they stay zeros
-    return bytes(_assemble(header, heads, places, frames, oma.rows(Section.EXTENTS)[:0], b""))
-
-
-def _unfit(oma: ArchiveFile) -> Finding:
-    return Finding(Kind.CORRUPT, "heads and places of its blocks do not fit", oma.name)
-
-
-def _assemble(header: ArchiveHeader, heads: Rows, places: Rows, frames: Rows, extents: Rows,
-              stream: bytes) -> bytearray:
-    out = bytearray(header.journal_bytes)
-    out[: FILE_HEADER.size] = heads[0]["bytes"].tobytes()[: header.journal_bytes]
-    raw, at = frames.tobytes(), 0
-    for head, place in zip(heads[1:], places, strict=True):
-        _, offset, payload_at, count, payload = (int(v) for v in place)
-        size = count * FRAME.size
-        middle = offset + BLOCK.size + size
-        out[offset : offset + BLOCK.size] = head["bytes"].tobytes()
-        out[offset + BLOCK.size : middle] = raw[at : at + size]
-        out[middle : middle + payload] = stream[payload_at : payload_at + payload]
-        at += size
-    at = header.payload
-    for row in extents:
-        offset, length = int(row["offset"]), int(row["length"])
-        out[offset : offset + length] = stream[at : at + length]
-        at += length
     return out
 
+
+def rebuild_without_bodies(oma: ArchiveFile) -> memoryview | Finding:
+    """The same with zeros for payloads and for what is not a block: what the frames alone say."""
+    heads, places, frames = _of_blocks(oma)
+    places["payload"] = places["payload_at"] = 0  # they stay zeros
+    none = np.zeros(0, EXTENT.dtype)
+    return _assembled(oma, heads, places, frames, none, memoryview(b""))
+
+
+def _of_blocks(oma: ArchiveFile) -> tuple[Rows, Rows, Rows]:
+    """The heads, with that of the file as the first, the places and the frames of its blocks."""
+    return oma.rows(Section.HEADS), oma.rows(Section.PLACES), oma.rows(Section.FRAMES)
+
+
+def _assembled(oma: ArchiveFile, heads: Rows, places: Rows, frames: Rows, extents: Rows,
+               stream: memoryview) -> memoryview | Finding:
+    if oma.findings:
+        return oma.findings[0]
+    header = oma.header
+    if len(heads) != len(places) + 1 or not (
+            _blocks_fit(header, places, len(frames), len(stream))
+            and _within(extents["offset"], extents["length"], header.journal_bytes)
+            and int(extents["length"].sum()) <= max(0, len(stream) - header.payload)):
+        return Finding(Kind.CORRUPT, "heads and places of its blocks do not fit", oma.name)
+    out = _room(header.journal_bytes)
+    head, raw = _raw(heads), _raw(frames)
+    out[: FILE_HEADER.size] = head[: min(FILE_HEADER.size, header.journal_bytes)]
+    at, beginning = 0, BLOCK.size
+    for _, offset, payload_at, count, payload in places.tolist():
+        size = count * FRAME.size
+        middle = offset + BLOCK.size + size
+        out[offset : offset + BLOCK.size] = head[beginning : beginning + BLOCK.size]
+        out[offset + BLOCK.size : middle] = raw[at : at + size]
+        out[middle : middle + payload] = stream[payload_at : payload_at + payload]
+        at, beginning = at + size, beginning + BLOCK.size
+    at = header.payload
+    for offset, length in extents.tolist():
+        out[offset : offset + length] = stream[at : at + length]
+        at += length
+    return out.toreadonly()
+
+
+def _blocks_fit(header: ArchiveHeader, places: Rows, frames: int, stream: int) -> bool:
+    """Does every block lie within the journal file, and are its frames and its payloads there?"""
+    count = places["count"].astype("<u8")
+    size = BLOCK.size + FRAME.size * count + places["payload"]
+    return (_within(places["offset"], size, header.journal_bytes)
+            and _within(places["payload_at"], places["payload"], stream)
+            and int(count.sum()) <= frames)
+
+
+def _within(offsets: Rows, lengths: Rows, size: int) -> bool:
+    """Do all of these stretches lie within so many bytes? Their sums may be above 64 bits."""
+    return bool(((offsets <= size) & (lengths <= size - np.minimum(offsets, size))).all())
+
+
+def _room(size: int) -> memoryview:
+    """Zeros to be written. From numpy, which asks for huge pages: of 64 MiB in pages of 4 KiB the
+    first touch takes the kernel several times as long as the copy."""
+    return memoryview(np.zeros(size, "u1"))  # type: ignore[arg-type]
+
+
+def _raw(rows: Rows) -> memoryview:
+    """Their bytes, not copied."""
+    return memoryview(rows.view("u1"))  # type: ignore[arg-type]

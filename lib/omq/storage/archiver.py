@@ -161,7 +161,8 @@ def _check(paths: SpoolPaths, pieces: Pieces, data: bytes, *, bodies: bool) -> N
             payload = open_archive(omb, path.name, BODIES_MAGIC) if omb is not None else None
             if isinstance(payload, Finding):
                 raise Damaged(file=omb.path if omb else path, offset=0, reason=payload.reason)
-            same = rebuild(file, payload) == data
+            found = rebuild(file, payload)
+            same = not isinstance(found, Finding) and bytes(found) == data
         if not same:
             raise Damaged(file=path, offset=0, reason="the journal file does not come back out "
                           "of its archive; the journal file stays")

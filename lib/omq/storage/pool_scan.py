@@ -91,11 +91,11 @@ def read_rows(file: File, number: int, records: Rows) -> tuple[Rows, Rows]:
         data = file.read(count * RECORD_BYTES, (first + 1) * RECORD_BYTES)
         run = np.frombuffer(data.ljust(count * RECORD_BYTES, b"\0"), dtype=f"V{RECORD_BYTES}")
         rows.view(f"V{RECORD_BYTES}")[begin:end] = run[records[begin:end] - first]
-    data = rows.tobytes()
-    good = _named(data, len(rows)) & _columns_fit(rows, number, records)
+    whole = memoryview(rows.view("u1"))  # type: ignore[arg-type]
+    good = _named(whole, len(rows)) & _columns_fit(rows, number, records)
     used = np.flatnonzero(good)
     if len(used):
-        good[used] = _crcs(data, rows, used)
+        good[used] = _crcs(whole, rows, used)
     return rows, good & (rows["kind"] == RecordKind.LIVE)
 
 
@@ -131,7 +131,7 @@ def _check(file: File, number: int, first: int, data: bytes, findings: list[Find
                      good & (kind == RecordKind.MORE), findings)
 
 
-def _named(data: bytes, count: int) -> Rows:
+def _named(data: bytes | memoryview, count: int) -> Rows:
     words = np.frombuffer(data, dtype="<u4", count=count * RECORD_BYTES // 4) if count else \
         np.zeros(0, dtype="<u4")
     return np.asarray(words.reshape(count, RECORD_BYTES // 4)[:, 0] == _MAGIC)
@@ -161,7 +161,7 @@ def _columns_fit(rows: Rows, number: int, numbers: Rows) -> Rows:
         & (known | ~listed).all(axis=1))
 
 
-def _crcs(data: bytes, rows: Rows, used: Rows) -> Rows:
+def _crcs(data: bytes | memoryview, rows: Rows, used: Rows) -> Rows:
     lengths = rows["used"][used]
     if len(used) * 2 > len(rows) and bool((lengths == lengths[0]).all()):  # as good as always
         whole = memoryview(data)[: len(rows) * RECORD_BYTES]

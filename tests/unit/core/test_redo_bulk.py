@@ -143,6 +143,24 @@ def test_a_few_reads_for_many_messages() -> None:
 
 
 @pytest.mark.parametrize("many", [1, ONE_BY_ONE])
+def test_a_record_that_is_newer_than_its_frame_stays(many: int) -> None:
+    """A checkpoint was cut after it had written the pool, and redo begins before it again."""
+    pool, lsn = pool_of_twenty()
+    frames, redo = Frames(lsn), Redo(pool, lsn=lsn, many=many)
+    given(frames)
+    block = frames.block()
+    moved(frames)
+    redo.apply([block, frames.block()])
+    save(redo, pool)
+    message, before = pool.message(5), dict(pool.slots)
+    assert message is not None and message.location == STORE
+    again = Redo(pool, lsn=lsn, many=many)
+    again.apply([block])
+    save(again, pool)
+    assert pool.slots == before
+
+
+@pytest.mark.parametrize("many", [1, ONE_BY_ONE])
 @pytest.mark.parametrize("work", [given, moved, given_and_moved, put_off])
 def test_a_note_stays_while_its_message_is_on_that_queue(work: Callable[[Frames], None], many: int
                                                          ) -> None:

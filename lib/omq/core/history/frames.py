@@ -321,7 +321,7 @@ _NAMES: Final = (NameKind.QUEUE, NameKind.READER, NameKind.TEXT)
 class ArchivedFile:
     """The bytes of a journal file, and payloads by LSN where its own are gone."""
 
-    data: bytes
+    data: bytes | memoryview
     payloads: dict[int, bytes] = field(default_factory=dict)
 
 

@@ -83,10 +83,12 @@ class _Loaded(_Rows):
     def __init__(self) -> None:
         super().__init__()
         self._places: dict[int, int] = {}  # QPoolId -> chunk << 32 | row
+        self._bounds: list[tuple[int, int]] = []  # lowest and highest QPoolId of each chunk
 
     def add(self, rows: Rows) -> None:
         first = len(self.chunks) << 32
         super().add(rows)
+        self._bounds.append((int(rows["qpool"].min()), int(rows["qpool"].max())))
         self._places.update(zip(rows["qpool"].tolist(), range(first, first + len(rows)),
                                 strict=True))
 
@@ -95,8 +97,9 @@ class _Loaded(_Rows):
         return None if place is None else (place >> 32, place & 0xFFFFFFFF)
 
     def located(self, qpools: Rows) -> Iterator[tuple[int, Rows, Rows]]:
-        if not self._places:
-            return
+        low, high = (int(qpools.min()), int(qpools.max())) if len(qpools) else (1, 0)
+        if not any(begin <= high and low <= end for begin, end in self._bounds):
+            return  # as good as always: bodies move in the order of their messages
         get = self._places.get
         places = np.array([get(qpool, -1) for qpool in qpools.tolist()], dtype=np.int64)
         which = np.flatnonzero(places >= 0)
@@ -109,6 +112,15 @@ class _Loaded(_Rows):
         super().ended(chunk, at)
         for qpool in self.chunks[chunk]["qpool"][at].tolist():
             del self._places[qpool]
+
+
+def change_rows(rows: Rows, at: Rows, which: Rows, lsns: Rows, edit: Edit) -> None:
+    """Change these rows by the frames with these LSNs, `which` of them each; a record that is not
+    older stays as it is."""
+    older = rows["lsn"][at] < lsns[which]
+    at, which = at[older], which[older]
+    edit(rows, at, which)
+    rows["lsn"][at] = lsns[which]
 
 
 class HeldRecords:
@@ -145,12 +157,8 @@ class HeldRecords:
         held = np.zeros(len(qpools), dtype=bool)
         for kind in (self._births, self._loaded):
             for chunk, at, which in kind.located(qpools):
-                rows = kind.chunks[chunk]
                 held[which] = True
-                older = rows["lsn"][at] < lsns[which]
-                at, which = at[older], which[older]
-                edit(rows, at, which)
-                rows["lsn"][at] = lsns[which]
+                change_rows(kind.chunks[chunk], at, which, lsns, edit)
         return held
 
     def pop(self, qpool: int) -> tuple[Image, bool] | None:
@@ -183,7 +191,7 @@ class HeldRecords:
         for kind in (self._births, self._loaded):
             for rows, alive in zip(kind.chunks, kind.alive, strict=True):
                 if alive.any():
-                    yield rows if alive.all() else rows[alive]
+                    yield rows if alive.all() else picked(rows, alive)
 
     def qpools(self) -> Rows:
         """The QPoolIds of the living rows."""

@@ -28,19 +28,22 @@ def update_answers(clients: dict[int, Answered], frames: Rows) -> None:
 
     The last request is the one with the highest number: a hand-out for an older one that was still
     waiting may come after it in the journal."""
-    mine = picked(frames, (frames["token"] != 0) & (frames["sequence"] != 0)
-                  & (frames["flags"] & FrameFlag.MEMORY == 0))
+    mine = np.flatnonzero((frames["token"] != 0) & (frames["sequence"] != 0)
+                          & (frames["flags"] & FrameFlag.MEMORY == 0))
     if not len(mine):
         return
-    tokens, which = np.unique(mine["token"], return_inverse=True)
-    sequences = mine["sequence"]
+    of, sequences = frames["token"][mine], frames["sequence"][mine]
+    # A client's frames follow each other, so their runs are sorted, and not they themselves.
+    first = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    tokens, which = np.unique(of[first], return_inverse=True)
     last = np.zeros(len(tokens), dtype=sequences.dtype)
-    np.maximum.at(last, which, sequences)
+    np.maximum.at(last, which, np.maximum.reduceat(sequences, first))
     for token, sequence in zip(tokens.tolist(), last.tolist(), strict=True):
         known = clients.get(token)
         if known is None or sequence > known.sequence:
             clients[token] = Answered(token, sequence, 0, 0, 0)
-    rows = picked(mine, sequences == last[which])
+    lengths = np.diff(first, append=len(mine))
+    rows = picked(frames, mine[sequences == np.repeat(last[which], lengths)])
     begins, ends = _runs(rows)
     runs = zip(rows[_FIRST][begins].tolist(), rows[_LAST][ends - 1].tolist(),
                (ends - begins).tolist(), strict=True)

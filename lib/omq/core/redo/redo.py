@@ -46,7 +46,7 @@ import numpy as np
 from omq.base.arrays import Rows, picked
 from omq.core.redo import births as bulk
 from omq.core.redo.changes import Frame, Unusable, change, checked, entry_after, new_part
-from omq.core.redo.held_records import Edit, HeldRecords
+from omq.core.redo.held_records import Edit, HeldRecords, change_rows
 from omq.core.redo.last_requests import update_answers
 from omq.core.redo.pool_batches import batches
 from omq.core.redo.source import RecordSource
@@ -156,12 +156,15 @@ def _change(redo: Redo, frames: Rows, edit: Edit) -> Rows:
             mine = mine[np.argsort(records[mine], kind="stable")]
             rows, good = redo.pool.read_rows(file, records[mine])
             own = rows["qpool"] == qpools[mine]
-            done[mine] = _free(rows) | good & ~own  # of a message that is gone: nothing to do
+            done[mine] = good & ~own  # of a message that is gone: nothing to do
+            if not good.all():
+                done[mine] |= _free(rows)
             # A row in memory has no room for a note.
             good &= own & (rows["parts"] == 1) & (rows["next"] == NO_RECORD) & (rows["note"] == 0)
-            redo.images.load(bulk.compacted(picked(rows, good)))
-        done[rest] |= redo.images.change(
-            qpools[rest], lsns[rest], lambda held, at, which: edit(held, at, rest[which]))
+            loaded, which = bulk.compacted(picked(rows, good)), mine[good]
+            change_rows(loaded, np.arange(len(loaded)), which, lsns, edit)
+            redo.images.load(loaded)
+            done[which] = True
     return done
 
 
