@@ -39,7 +39,8 @@ for program in ("queue.manager", "service.router", "nobody"):
     imports.reach(names.get(program, ""))
     there = [name for name, module in names.items()
              if module.startswith("omq.services.") and module in sys.modules]
-    found.append([there, imports.complete, len(imports.stamps), set(form.SERVER) <= sys.modules.keys()])
+    fast = set(form.SERVER) <= sys.modules.keys()
+    found.append([there, imports.complete, len(imports.stamps), fast])
 print(json.dumps([found, sum(name.startswith("omq.services.") for name in names.values())]))
 """
 
