@@ -73,7 +73,10 @@ def folder(library: Path = LIBRARY) -> Path:
 
 
 def build(library: Path = LIBRARY) -> Path | None:
-    """The same, None when it is not there or not whole."""
+    """The same, None when it is not there or not whole. Every program asks: where nothing is
+    compiled for this Python, no source is read for it."""
+    if not any((library / "compiled").glob(f"*.{ABI}")):
+        return None
     found = folder(library)
     return found if all((found / (name + SUFFIX)).is_file() for name in modules(library)) else None
 
