@@ -85,16 +85,16 @@ $(FAST_STAMP): $(STAMP) setup_compiled.py lib/omq/base/shim.py $(wildcard lib/om
 		$(BIN)/python setup_compiled.py --required'
 	touch $@
 
-# What tests and lint need besides.
+# What tests and lint need besides. No test imports most of it: what one does import is compiled then.
 setup-dev: $(DEV_STAMP) $(FAST_STAMP)
 	@$(OPTIONAL) told
 
 $(DEV_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
 		--no-build-isolation --editable '.[suite,dev]'
 	@$(OPTIONAL) try 'python-qpid-proton, for clients of AMQP (apt-get install gcc python3-dev libssl-dev)' \
-		$(BIN)/python -m pip install --quiet --constraint constraints.txt python-qpid-proton
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python
+		$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt python-qpid-proton
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps axe-playwright-python
 	touch $@
 
 # What only the analytics of the archive needs: pyspark and what draws, about 1 GB.

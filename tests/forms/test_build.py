@@ -60,6 +60,17 @@ def test_without_a_build_it_is_interpreted(library: Path) -> None:
     assert "no build" in _loaded(library, form.COMPILED)
 
 
+def test_without_any_build_no_source_is_read(library: Path, monkeypatch: pytest.MonkeyPatch
+                                             ) -> None:
+    """Each start of a program would pay for it."""
+    monkeypatch.setattr(form, "digest", lambda library: pytest.fail("sources are read"))
+    (library / "compiled").mkdir()  # as a build that failed leaves it
+    assert form.build(library) is None
+    (library / f"compiled/0123456789abcdef.{form.ABI}").mkdir()
+    with pytest.raises(pytest.fail.Exception):
+        form.build(library)
+
+
 def test_half_a_build_is_none(library: Path) -> None:
     made = form.folder(library)
     made.mkdir(parents=True)

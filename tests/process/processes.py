@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from omq.base import fault
@@ -113,6 +114,29 @@ def start_program(program: str, arguments: list[str], *, output: Path,
     """A command or daemon by its name, as its launcher in bin/ runs it."""
     return start(program, lambda: launch.run(program, arguments), output=output,
                  environment=environment)
+
+
+def run_program(program: str, arguments: Sequence[str], *, stdin: bytes = b"",
+                environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    """A command to its end, as subprocess.run has it."""
+    files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+    os.pwrite(files[0], stdin, 0)
+
+    def run() -> int:
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115  (pytest's own are replaced)
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        return launch.run(program, list(arguments))
+
+    try:
+        code = start(program, run, environment=environment).wait()
+        out, err = (os.pread(file, os.fstat(file).st_size, 0) for file in files[1:])
+    finally:
+        for file in files:
+            os.close(file)
+    return subprocess.CompletedProcess([program, *arguments], code, out, err)
 
 
 def claimant(path: Path) -> Child:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from omq.storage import history, holds
 from omq.storage.archive import FRAMES_SUFFIX
 from omq.storage.journal import numbers_in
 from tests.process.instance import MANAGER, WRITER, Instance, instance
+from tests.process.processes import run_program
 from tests.process.small_disk import mounted
 from tests.waiting import until
 
@@ -117,9 +116,6 @@ def drain(made: Instance) -> None:
 
 def tool(made: Instance, *argv: str) -> str:
     """What it says, on both of its outputs."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "omq.cli.launch", *argv, "--spool", str(made.root),
-         "--conf", str(made.conf)], check=False, capture_output=True, text=True, timeout=300,
-        env={k: v for k, v in os.environ.items() if not k.startswith("OMQ_")})
+    done = run_program(argv[0], [*argv[1:], "--spool", str(made.root), "--conf", str(made.conf)])
     assert done.returncode in (0, 1), done
-    return done.stdout + done.stderr
+    return (done.stdout + done.stderr).decode()

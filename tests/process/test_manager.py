@@ -16,6 +16,7 @@ import sysv_ipc
 import omq
 from omq.base import modes
 from omq.base.errors import BadRequest, Exit, MessageTooLong, QueueFull, UnknownQueue
+from omq.cli import launch
 from omq.ipc.client.connection import Client
 from omq.ipc.client.operator import Operator
 from omq.storage import spool
@@ -47,9 +48,13 @@ class Manager:
         environment = {}
         if fault and log is not None:
             environment = {"OMQ_FAULT": fault, "OMQ_FAULT_LOG": str(log)}
-        self.process = popen("queue.manager", ["--spool", str(self.root), "--conf", str(self.conf)],
+        self.process = popen("queue.manager", self.arguments,
                              output=self.root.parent / "output", environment=environment)
         return self.process
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--spool", str(self.root), "--conf", str(self.conf)]
 
     def stop(self) -> int | None:
         assert self.process is not None
@@ -288,6 +293,23 @@ def test_the_manager_may_go_before_other_work(manager: Manager) -> None:
     capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
     wanted = min(own, -10) if capabilities >> 23 & 1 else own
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == wanted
+
+
+def test_a_forked_manager_imports_nothing_of_omq(manager: Manager, tmp_path: Path) -> None:
+    """Who forks it has imported all of it, for an interpreted fast path was half of a start."""
+    found = tmp_path / "imported"
+
+    def run() -> int:
+        before = set(sys.modules)
+        code = launch.run("queue.manager", manager.arguments)
+        found.write_text(" ".join(sorted(set(sys.modules) - before)))
+        return code
+
+    manager.process = Child(run, tmp_path / "output", {})
+    with manager.connect() as c:
+        c.put("A", b"x")
+    assert manager.stop() == 0
+    assert [name for name in found.read_text().split() if name.startswith("omq")] == []
 
 
 def test_a_spool_at_a_path_longer_than_a_socket_name(tmp_path: Path) -> None:

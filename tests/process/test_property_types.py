@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import omq
 from omq.format import message as message_format
 from omq.format.property_values import KeptInt
 from tests.process.instance import MANAGER, Instance
-from tests.process.processes import WAIT_S
+from tests.process.processes import WAIT_S, run_program
 
 MOMENT = datetime(2026, 11, 25, 18, 48, 28, 123456, tzinfo=UTC)
 GIVEN: dict[str, Any] = {"n": 3, "half": 0.5, "yes": True, "due": MOMENT, "raw": b"\x00\xff",
@@ -30,11 +28,10 @@ def running(omq_instance: Instance) -> Instance:
 
 
 def tool(instance: Instance, name: str, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "omq.cli.launch", name, "--spool", str(instance.root),
-         "--conf", str(instance.conf), *words], capture_output=True, text=True, check=False)
+    done = run_program(
+        name, ["--spool", str(instance.root), "--conf", str(instance.conf), *words])
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.decode()
 
 
 def test_they_outlive_a_restart_a_move_and_a_unit(running: Instance) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import omq
 from omq.core.engine import arrivals
 from tests.process.instance import Instance
-from tests.process.processes import WAIT_S
+from tests.process.processes import WAIT_S, run_program
 from tests.process.test_requests import Asker, reload, until_waiting
 
 
@@ -247,11 +246,10 @@ def test_the_message_under_the_cursor(omq_instance: Instance) -> None:
                 reader.take("A")  # type: ignore[arg-type]
 
 
-def omread(instance: Instance, where: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "omq.cli.launch", "omread", "--spool", str(instance.root),
-         "--conf", str(instance.conf), "A", "--timeout", "0", "--json", "--where", where],
-        capture_output=True, text=True, check=False)
+def omread(instance: Instance, where: str) -> subprocess.CompletedProcess[bytes]:
+    return run_program("omread", [
+        "--spool", str(instance.root), "--conf", str(instance.conf), "A", "--timeout", "0",
+        "--json", "--where", where])
 
 
 def test_omread_selects(omq_instance: Instance) -> None:
@@ -264,4 +262,4 @@ def test_omread_selects(omq_instance: Instance) -> None:
         assert [row.body for row in c.browse("A")] == [b"0", b"2"]
         said = omread(omq_instance, "colour =")
         assert said.returncode == 64
-        assert "character" in said.stderr
+        assert b"character" in said.stderr

@@ -30,6 +30,8 @@ COMPILED: Final = "compiled"
 INTERPRETED: Final = "interpreted"
 OFF: Final = "off"
 CHOICES: Final = (AUTO, COMPILED, INTERPRETED, OFF)
+SERVER: Final = ("omq.ipc.server.fast_server", "omq.fast.pool_rows")  # names: they are above us
+"""What a manager imports when it starts, if the fast path is not off."""
 LIBRARY: Final = Path(__file__).resolve().parents[1]
 ABI: Final = str(sysconfig.get_config_var("SOABI"))
 SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
@@ -42,6 +44,11 @@ def wanted() -> str:
         raise ConfigError(file="environment", line=0, key=VARIABLE, reason=repr(said),
                           allowed=", ".join(CHOICES))
     return said
+
+
+def before_forks() -> tuple[str, ...]:
+    """What a process imports that forks managers, so that not each of them does."""
+    return () if os.environ.get(VARIABLE) == OFF else SERVER
 
 
 def modules(library: Path = LIBRARY) -> list[str]:
@@ -66,7 +73,10 @@ def folder(library: Path = LIBRARY) -> Path:
 
 
 def build(library: Path = LIBRARY) -> Path | None:
-    """The same, None when it is not there or not whole."""
+    """The same, None when it is not there or not whole. Every program asks: where nothing is
+    compiled for this Python, no source is read for it."""
+    if not any((library / "compiled").glob(f"*.{ABI}")):
+        return None
     found = folder(library)
     return found if all((found / (name + SUFFIX)).is_file() for name in modules(library)) else None
 

@@ -32,6 +32,7 @@ import sys
 from collections import deque
 from typing import Any, Final
 
+from omq.base import form
 from omq.cli import launch
 from omq.services.daemon.process import die_with_parent, set_command_line, set_name
 from omq.services.supervise.daemon_plan import LAUNCH
@@ -65,7 +66,7 @@ class Imports:
     def __init__(self) -> None:
         modules = [target.partition(":")[0] for target in launch.COMMANDS.values()]
         daemons = [name for name in modules if name.startswith(_DAEMONS)]
-        self._pending = deque([*daemons[:1], *_LATE, *daemons[1:]])
+        self._pending = deque([*daemons[:1], *_LATE, *daemons[1:], *form.before_forks()])
         self.stamps: dict[str, Stamp | None] = {}
 
     @property

@@ -38,7 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from omq.base import fault
+from omq.base import fault, form
 from omq.cli import launch
 from omq.services.daemon.process import adopt_orphans, die_with_parent, set_name
 from omq.storage import durable
@@ -47,6 +47,7 @@ from omq.testing.unsynced import UnsyncedDisk
 
 PACKET_BYTES_MAX: Final = 1 << 16
 _NAME: Final = "omq.testing"
+_MANAGER: Final = "queue.manager"
 _CRASHED: Final = 70
 _STOP_S: Final = 10.0
 
@@ -68,8 +69,10 @@ def main() -> int:
 
 def _import(name: str) -> None:
     """What the program `name` needs."""
-    with contextlib.suppress(Exception):  # when it is started it says itself what is wrong
-        importlib.import_module(launch.COMMANDS.get(name, "").partition(":")[0])
+    late = form.before_forks() if name == _MANAGER else ()
+    for module in (launch.COMMANDS.get(name, "").partition(":")[0], *late):
+        with contextlib.suppress(Exception):  # when it is started it says itself what is wrong
+            importlib.import_module(module)
 
 
 class Host:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +27,7 @@ from omq.storage.journal import file_name, numbers_in
 from omq.storage.journal_retire import retire
 from omq.storage.pool import PoolFiles
 from omq.storage.spool import SpoolInfo, create_spool
+from tests.process.processes import WAIT_S, popen
 from tests.unit.format import samples
 from tests.unit.storage.world import TIME_NS, Journal, use_faulty
 
@@ -105,15 +103,13 @@ def test_a_second_run_has_nothing_to_do(info: SpoolInfo, retired: dict[int, byte
     "durable.after_rename:kill:2", "durable.after_rename:kill:5"])
 def test_killed_anywhere_it_goes_on(info: SpoolInfo, retired: dict[int, bytes], fault: str,
                                     tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "omq.cli.launch", "omq-archive", "--quiet",
-               "--spool", str(info.paths.root)]
-    cut = subprocess.run(command, env=os.environ | {"OMQ_FAULT": fault}, check=False, timeout=300)
-    assert cut.returncode == -signal.SIGKILL
+    argv = ["--quiet", "--spool", str(info.paths.root)]
+    cut = popen("omq-archive", argv, environment={"OMQ_FAULT": fault})
+    assert cut.wait(WAIT_S) == -signal.SIGKILL
     for number in retired:
         there = number in archiver.pending(info.paths) or number in archived(info)
         assert there, f"journal file {number} is in neither form"
-    again = subprocess.run(command, check=False, timeout=300)
-    assert again.returncode == 0
+    assert popen("omq-archive", argv).wait(WAIT_S) == 0
     assert archiver.pending(info.paths) == []
     for number, data in retired.items():
         assert rebuilt(info, number, tmp_path) == data

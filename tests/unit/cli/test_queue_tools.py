@@ -15,6 +15,7 @@ import pytest
 
 from omq.base.errors import Exit
 from tests.bench.instance import MANAGER, QUEUE, Instance
+from tests.process.processes import run_program
 
 Start = Callable[..., subprocess.Popen[bytes]]
 BOUND_S = 60.0  # only turns a hang into a failure
@@ -31,14 +32,17 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     made.kill_all()
 
 
+def _place(instance: Instance) -> list[str]:
+    return ["--spool", str(instance.paths.root), "--conf", str(instance.conf)]
+
+
 def _words(instance: Instance, name: str, *words: str) -> list[str]:
     launch = [sys.executable, "-P", "-m", "omq.cli.launch", name]
-    return [*launch, "--spool", str(instance.paths.root), "--conf", str(instance.conf), *words]
+    return [*launch, *_place(instance), *words]
 
 
 def _run(instance: Instance, name: str, *words: str, stdin: bytes = b"") -> bytes:
-    done = subprocess.run(_words(instance, name, *words), input=stdin, capture_output=True,
-                          timeout=BOUND_S, check=False)  # fmt: skip
+    done = run_program(name, [*_place(instance), *words], stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from omq.base import events
+from omq.base import events, form
 from omq.base.event_log import EventLog
 from omq.services.daemon import process
 from omq.services.supervise import fork_client as module
@@ -30,6 +30,7 @@ EXECUTED = [sys.executable, "-P", "-m", "fork_probe"]
 
 ORDER = """
 import json, sys
+from omq.base import form
 from omq.cli import launch
 from omq.cli.fork_server import Imports
 names = {name: target.partition(":")[0] for name, target in launch.COMMANDS.items()}
@@ -38,7 +39,8 @@ for program in ("queue.manager", "service.router", "nobody"):
     imports.reach(names.get(program, ""))
     there = [name for name, module in names.items()
              if module.startswith("omq.services.") and module in sys.modules]
-    found.append([there, imports.complete, len(imports.stamps)])
+    fast = set(form.SERVER) <= sys.modules.keys()
+    found.append([there, imports.complete, len(imports.stamps), fast])
 print(json.dumps([found, sum(name.startswith("omq.services.") for name in names.values())]))
 """
 
@@ -304,11 +306,13 @@ def test_other_programs_are_executed(world: World) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_the_manager_is_not_kept_waiting_for_the_imports_of_others() -> None:
+@pytest.mark.parametrize("fast", [form.AUTO, form.OFF])
+def test_the_manager_is_not_kept_waiting_for_the_imports_of_others(fast: str) -> None:
     said = subprocess.run([sys.executable, "-P", "-c", ORDER], check=True, text=True,
-                          stdout=subprocess.PIPE).stdout
+                          stdout=subprocess.PIPE, env=os.environ | {form.VARIABLE: fast}).stdout
     (manager, router, everything), count = json.loads(said)
     assert manager[:2] == [["queue.manager"], False]
     assert "service.router" in router[0] and "smtp.server" not in router[0]
     assert everything[1] and len(everything[0]) == count
     assert manager[2] < router[2] < everything[2], "what is imported later is looked at, too"
+    assert everything[3] is (fast != form.OFF)
