@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from omq.amqp.delivery import Incoming, Outgoing
+from omq.amqp.delivery import Incoming, Outgoing, Run
 from omq.amqp.links import Receiver, Sender
 from omq.amqp.states import Condition
 
@@ -24,6 +24,7 @@ class Kind(Enum):
     DETACHED = auto()  # `closed`: for good
     FLOWED = auto()  # credit has changed
     ARRIVED = auto()  # some of a delivery came, or it was aborted
+    CAME = auto()  # `run`: whole deliveries, one after the other; their bytes are in it
     SAID = auto()  # a delivery of ours has a new state, or is settled
     CLOSED = auto()  # the peer has closed the connection
     FAILED = auto()  # it is over: `condition` was told to the peer
@@ -37,5 +38,6 @@ class Event:
     session: Session | None = None
     link: Receiver | Sender | None = None
     delivery: Incoming | Outgoing | None = None
+    run: Run | None = None
     closed: bool = False
     condition: Condition | None = None

@@ -128,6 +128,7 @@ class Receiver(Link):
         self.said = True
         self.unread: deque[Incoming] = deque()
         self.coming: Incoming | None = None
+        self.run_bytes_max = 0  # of a message that may come in a run; 0: none does
 
     @property
     def current(self) -> Incoming | None:
@@ -143,12 +144,6 @@ class Receiver(Link):
             return b""
         self.session.read(1)
         return chunks.pop(0) if len(chunks) > 1 else chunks.pop()
-
-    def take_whole(self) -> bytes:
-        """The bytes of the current one, all of which came in one frame: it has been taken."""
-        data = self.unread.popleft().chunks.pop()
-        self.session.read(1)
-        return data
 
     def advance(self) -> None:
         """The current one has been taken."""

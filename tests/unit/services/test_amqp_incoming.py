@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from omq.amqp.delivery import Incoming as Delivery
+from omq.amqp.delivery import Run
 from omq.amqp.terminus import Terminus
 from omq.base.errors import QueueFull
 from omq.fast.amqp_message import data_section, head
@@ -52,12 +53,9 @@ class Link:
     def flow(self, more: int) -> None:
         self.credit += more
 
-    def take_whole(self) -> bytes:
-        return self.unread.popleft().chunks.pop()
-
-    def settled_here(self, delivery: Delivery, *, receives: bool, state: bytes) -> None:
-        assert receives and state
-        self.said.append(delivery.id)
+    def settled_run(self, deliveries: list[Delivery], state: bytes) -> None:
+        assert deliveries and state
+        self.said.extend(each.id for each in deliveries)
 
 
 class World:
@@ -106,12 +104,12 @@ class World:
 
     def comes(self, served: Incoming, *bodies: bytes, settled: bool = False) -> None:
         """In one frame each, all at once."""
-        for body in bodies:
+        deliveries = []
+        for _ in bodies:
             self.came += 1
-            delivery = Delivery(self.link, self.came, b"t")
-            delivery.chunks, delivery.partial, delivery.settled = [message(body)], False, settled
-            self.link.unread.append(delivery)
-            served.delivered(delivery)
+            deliveries.append(Delivery(self.link, self.came, b"t"))
+            deliveries[-1].partial, deliveries[-1].settled = False, settled
+        served.came(Run(deliveries, [*map(message, bodies)], settled))
         served.put()
 
 
