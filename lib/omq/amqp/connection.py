@@ -222,8 +222,9 @@ class Connection:
                                 return Event(_FLOWED, session, link)
                         else:
                             for said in session.disposed(frame):
-                                if not said.link.closed:
-                                    self._ready.append(Event(_SAID, session, said.link, said))
+                                if not said[0].link.closed:
+                                    self._ready.append(
+                                        Event(_SAID, session, said[0].link, said=said))
                         continue
                 self._frame(frame)
         except Malformed as wrong:

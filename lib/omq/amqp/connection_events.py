@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ class Kind(Enum):
     FLOWED = auto()  # credit has changed
     ARRIVED = auto()  # some of a delivery came, or it was aborted
     CAME = auto()  # `run`: whole deliveries, one after the other; their bytes are in it
-    SAID = auto()  # a delivery of ours has a new state, or is settled
+    SAID = auto()  # deliveries of ours, `said`, have a new state, or are settled
     CLOSED = auto()  # the peer has closed the connection
     FAILED = auto()  # it is over: `condition` was told to the peer
 
@@ -37,7 +38,8 @@ class Event:
     kind: Kind
     session: Session | None = None
     link: Receiver | Sender | None = None
-    delivery: Incoming | Outgoing | None = None
+    delivery: Incoming | None = None
     run: Run | None = None
+    said: Sequence[Outgoing] = ()
     closed: bool = False
     condition: Condition | None = None

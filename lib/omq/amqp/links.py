@@ -199,7 +199,14 @@ class Sender(Link):
 
     def write(self, delivery: Outgoing, data: bytes, *, more: bool = False) -> None:
         """Bytes of one; without `more` it is whole."""
-        if self.closed or delivery.aborted or self.session.closed:
+        session = self.session
+        if self.closed or delivery.aborted or session.closed:
+            return
+        if not (more or self.held or delivery.started) and self.link_credit:
+            delivery.started = True
+            self.link_credit -= 1
+            self.delivery_count = self.delivery_count + 1 & MASK
+            session.send_whole(delivery, data)
             return
         if self.held or (not delivery.started and not self.link_credit):
             self._holds += not delivery.started and all(

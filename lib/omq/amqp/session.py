@@ -145,6 +145,21 @@ class Session:
         else:
             self._send(delivery, data, 0, more=more)
 
+    def send_whole(self, delivery: Outgoing, data: bytes) -> None:
+        """`begun` and `transfer` of one that is whole."""
+        self.begun(delivery)
+        if self.waiting or self.remote_window <= 0:
+            self.transfer(delivery, data, more=False)
+            return
+        self.remote_window -= 1
+        self.next_outgoing = self.next_outgoing + 1 & MASK
+        connection = self.connection
+        at = amqp_sending.transfer(
+            connection.out, self.channel, delivery.link.handle, delivery.id, delivery.tag,
+            delivery.settled, False, data, 0, connection.remote_max_frame_size)
+        if at < len(data):
+            self._send(delivery, data, at, more=False)
+
     def _send(self, delivery: Outgoing, data: bytes, at: int, *, more: bool) -> None:
         connection = self.connection
         while self.remote_window > 0:
@@ -335,8 +350,8 @@ class Session:
         if link.unread and link.unread[-1] is found:
             link.unread.pop()
 
-    def disposed(self, frame: Frames) -> list[Outgoing]:
-        """What of a range has a new state, or is settled."""
+    def disposed(self, frame: Frames) -> list[list[Outgoing]]:
+        """What of a range has a new state, or is settled: neighbours of one link together."""
         first, last = frame.delivery_id, frame.last_id
         table: dict[int, Any] = self.outgoing if frame.role == 1 else self.incoming
         ids: list[int]
@@ -346,7 +361,8 @@ class Session:
             ids = [each & MASK for each in range(first, first + (last - first & MASK) + 1)]
         else:
             ids = [each for each in table if (each - first & MASK) <= (last - first & MASK)]
-        found: list[Outgoing] = []
+        found: list[list[Outgoing]] = []
+        link: Sender | None = None
         for each in ids:
             delivery = table.get(each)
             if delivery is None:
@@ -359,5 +375,8 @@ class Session:
                     delivery.over = True
                     del table[each]
             if frame.role == 1:
-                found.append(delivery)
+                if delivery.link is not link:
+                    link = delivery.link
+                    found.append([])
+                found[-1].append(delivery)
         return found

@@ -95,10 +95,14 @@ class Endpoints:
             served = None if link is None else self.links.get(link)
             if isinstance(served, Incoming) and event.run is not None:
                 served.came(event.run)
-        elif kind is _ARRIVED or kind is _SAID:
+        elif kind is _SAID:
             served = None if link is None else self.links.get(link)
-            if served is not None:
-                served.delivered(event.delivery)  # type: ignore[arg-type] # that of its link
+            if isinstance(served, Outgoing):
+                served.said(event.said)
+        elif kind is _ARRIVED:
+            served = None if link is None else self.links.get(link)
+            if not isinstance(served, Outgoing | None) and event.delivery is not None:
+                served.delivered(event.delivery)
         elif kind is _FLOWED:
             if link in self.links:
                 self.links[link].flowed()
