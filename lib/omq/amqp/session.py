@@ -147,15 +147,19 @@ class Session:
 
     def send_whole(self, delivery: Outgoing, data: bytes) -> None:
         """`begun` and `transfer` of one that is whole."""
-        self.begun(delivery)
         if self.waiting or self.remote_window <= 0:
+            self.begun(delivery)
             self.transfer(delivery, data, more=False)
             return
+        delivery.id = number = self._next_delivery
+        self._next_delivery = number + 1 & MASK
+        if not delivery.settled:
+            self.outgoing[number] = delivery
         self.remote_window -= 1
         self.next_outgoing = self.next_outgoing + 1 & MASK
         connection = self.connection
         at = amqp_sending.transfer(
-            connection.out, self.channel, delivery.link.handle, delivery.id, delivery.tag,
+            connection.out, self.channel, delivery.link.handle, number, delivery.tag,
             delivery.settled, False, data, 0, connection.remote_max_frame_size)
         if at < len(data):
             self._send(delivery, data, at, more=False)

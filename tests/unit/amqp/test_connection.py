@@ -26,7 +26,7 @@ from omq.amqp.states import Condition as OurCondition
 from omq.amqp.terminus import Terminus
 from omq.format.amqp_performatives import SOURCE, TARGET
 from omq.format.amqp_types import Malformed, Symbol
-from tests.process.amqp_frames import FALSE, NULL, OPENED, TRUE, ZERO, attach, frame
+from tests.process.amqp_frames import NULL, OPENED, TRUE, ZERO, attach, frame
 from tests.unit.amqp.peers import FRAME_BYTES, Ours, Proton, talk
 
 
@@ -153,12 +153,14 @@ BREAKS: dict[str, list[bytes]] = {
                       b"\x00\x53\x24\x45", payload=b"state")],
     "large": [frame(0x14, ZERO, b"\x52\x03", TAGGED, payload=bytes(101))],
     "empty": [frame(0x14, ZERO, b"\x52\x03", TAGGED)],
-    "pieces": [frame(0x14, ZERO, b"\x52\x03", TAGGED, ZERO, FALSE, TRUE, payload=b"one"),
+    "pieces": [frame(0x14, ZERO, b"\x52\x03", TAGGED, ZERO, NULL, TRUE, payload=b"one"),
                frame(0x14, ZERO, payload=b"two")],
     "aborted": [frame(0x14, ZERO, b"\x52\x03", TAGGED, *[NULL] * 6, TRUE, payload=b"gone")],
     "a flow": [frame(0x13, ZERO, b"\x52\x09", ZERO, b"\x52\x09")],
     "a number left out": [frame(0x14, ZERO, b"\x52\x09", TAGGED, payload=b"nine")],
     "a number that is known": [frame(0x14, ZERO, b"\x52\x01", TAGGED, payload=b"again")],
+    "the next one is known": [frame(0x14, ZERO, bytes((0x52, n)), TAGGED, payload=b"%d" % n)
+                              for n in (4, 3)],
     "no number": [frame(0x14, ZERO, NULL, TAGGED, payload=b"none")],
     "no tag": [frame(0x14, ZERO, b"\x52\x03", NULL, payload=b"none")],
     "nonsense": [frame(0x14, b"\x41", b"\x52\x03", TAGGED, payload=b"x")],

@@ -130,16 +130,12 @@ class PayloadFacts(Facts):
         return raw[self._properties_at : self._body_at]
 
     @property
-    def beside_body(self) -> tuple[bytes, bytes]:
+    def parted(self) -> tuple[bytes, bytes, bytes] | None:
         """All that the payload says but its body and that one's size, before and after this: where
-        these are equal, so are ids that were given, properties, the end and the group."""
-        raw = self._load()
-        return raw[:_SIZE_AT], raw[_BESIDE_AT : self._body_at]
-
-    @property
-    def contained(self) -> bool:
-        """Whether the body lies in a container file, and not with the message."""
-        return bool(self._flags & _CONTAINER)
+        these are equal, so are ids that were given, properties, the end and the group. Then the
+        body. None: that lies in a container file."""
+        raw, at = self._load(), self._body_at
+        return None if self._flags & _CONTAINER else (raw[:_SIZE_AT], raw[_BESIDE_AT:at], raw[at:])
 
     @property
     def own_id(self) -> str:

@@ -37,18 +37,17 @@ class Heads:
 
     def encoded(self, message: Message) -> bytes:
         """As `translation.encoded`, with its errors."""
-        if message.noted or message.contained:
+        if message.noted or (parted := message.parted) is None:
             return translation.encoded(message)
-        start, rest = message.beside_body
+        start, rest, body = parted
         said = start, rest, message.priority, message.persistent, message.attempts
         known = self._known.get(said)
         if known is None:
             return self._first(message, said)
         before, between, after, kind = known
         try:
-            return b"".join((
-                before, message.own_id.encode(), between, _created(message), after,
-                bodies.section(message.body, kind)))
+            return b"".join((before, message.own_id.encode(), between, _created(message), after,
+                             bodies.section(body, kind)))
         except UNREADABLE:  # what is not a body of this kind is for it to tell
             return translation.encoded(message)
 
