@@ -213,7 +213,8 @@ class Connection:
                         if frame.code == TRANSFER:
                             arrived = session.arrived(frame)
                             if type(arrived) is Run:
-                                return Event(_CAME, session, arrived.deliveries[0].link, run=arrived)
+                                link = arrived.deliveries[0].link
+                                return Event(_CAME, session, link, run=arrived)
                             if arrived is not None:
                                 return Event(_ARRIVED, session, arrived.link, arrived)
                         elif frame.code == FLOW:

@@ -157,12 +157,12 @@ class Session:
             self.outgoing[number] = delivery
         self.remote_window -= 1
         self.next_outgoing = self.next_outgoing + 1 & MASK
-        connection = self.connection
+        connection, more = self.connection, False
         at = amqp_sending.transfer(
             connection.out, self.channel, delivery.link.handle, number, delivery.tag,
-            delivery.settled, False, data, 0, connection.remote_max_frame_size)
+            delivery.settled, more, data, 0, connection.remote_max_frame_size)
         if at < len(data):
-            self._send(delivery, data, at, more=False)
+            self._send(delivery, data, at, more=more)
 
     def _send(self, delivery: Outgoing, data: bytes, at: int, *, more: bool) -> None:
         connection = self.connection
@@ -205,10 +205,7 @@ class Session:
         """As `say` of each of these in turn, which came over one session."""
         table = self.incoming
         for each in deliveries:
-            if each.over:
-                continue
-            each.over = True
-            number = each.id
+            each.over, number = True, each.id
             if table.get(number) is not each:
                 continue
             del table[number]

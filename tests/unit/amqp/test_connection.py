@@ -135,7 +135,8 @@ def test_a_range_of_two_links_is_told_of_link_by_link() -> None:
     pair.talk()
     links = [each.link for each in pair.ours.told if each.kind is Kind.ATTACHED][1:]
     for n in (0, 0, 1, 0):
-        assert isinstance(link := links[n], Sender)
+        link = links[n]
+        assert isinstance(link, Sender)
         link.write(link.delivery(b"%d" % link.delivery_count), b"x")
     pair.ours.give(pair.theirs.take())
     pair.theirs.give(pair.ours.take())
@@ -201,6 +202,8 @@ def test_a_run_is_the_same_deliveries(broken: str, piece: int) -> None:
         assert bool(runs) == bool(size)
         if size and piece > len(data):
             assert runs[0] == 3
+            assert broken not in ("large", "empty", "pieces") or len(runs) == 1, (
+                "what follows bytes that nobody took waits with them")
         (session,) = ours.connection.sessions.values()
         link = session.remote_handles[0]
         told.append((came(ours), session.next_incoming, list(session.incoming),

@@ -55,7 +55,8 @@ class Heads:
         made = translation.encoded(message)
         texts, known = message.texts, message.ids
         if (len(said[1]) > _BESIDE_MAX or not known.own or known.correlation or known.group_id
-                or known.expiry_ns or known.replies or any(name.startswith(PREFIX) and name != _BODY for name in texts)):
+                or known.expiry_ns or known.replies
+                or any(name.startswith(PREFIX) and name != _BODY for name in texts)):
             return made
         kind = texts.get(_BODY, "data")
         head = made.removesuffix(bodies.section(message.body, kind))

@@ -357,7 +357,7 @@ class Incoming:
         """Those that have a fate are answered, and gone from here."""
         self._under_way = 0
         size = filed = 0
-        put: list[Delivery] = []  # whose neighbours may be put, too
+        put: list[Delivery] = []
         try:
             for each, fate in zip(some, told, strict=False):
                 if fate.fate is Fate.LATER:
@@ -369,22 +369,16 @@ class Incoming:
                     each.arrived.close()
                 if fate.fate is Fate.PUT:
                     put.append(each.delivery)
-                    continue
-                self._accept(put)
-                put = []
-                if not self._over:
+                elif not self._over:
                     self._answers.told(each.delivery, fate)
                 elif fate.fate is Fate.REFUSED:
                     self._answers.refused(str(fate.error))
-            self._accept(put)
+            if put and not self._over:
+                self._link.session.settled_run(put, ACCEPTED_STATE)
         finally:
             self._room.release(size)
             if filed:
                 self._room.unfile(filed)
-
-    def _accept(self, put: list[Delivery]) -> None:
-        if put and not self._over:
-            self._link.session.settled_run(put, ACCEPTED_STATE)
 
     async def _told(self, name: str, batch: list[New]) -> list[PutResult]:
         """The fates of these, for the queue of that name where the link has none."""
