@@ -139,7 +139,7 @@ GIVEN = st.sampled_from([NO_ID, NO_ID, NO_ID, b"x".ljust(24, b"\0"),
 TAKEN = st.tuples(
     GIVEN, st.sampled_from([NO_ID, NO_ID, b"c".ljust(24, b"\0")]),
     st.sampled_from([NO_ID, NO_ID, b"g".ljust(24, b"\0")]),
-    st.sampled_from([0, 0, 4_000_000_000_000_000_000]), st.sampled_from([0, 0, 7]),
+    st.sampled_from([0, 0, 17 * 10**17 + 10**12]), st.sampled_from([0, 0, 7]),
     st.dictionaries(
         st.sampled_from(["a", "amqp.body", "amqp.subject", "amqp.footer", "amqp.creation-time"]),
         st.sampled_from(["string", "value", "binary", "null", "data", "1.5", OWN + "0" * 15 + "1",
@@ -192,6 +192,24 @@ def test_what_goes_out_is_the_same_whatever_went_before(many: list[Any]) -> None
         for late, said in enumerate(changed):
             clock.return_value = 17 * 10**17 + late * 10**9
             assert bytes_or_why(heads.encoded, said) == bytes_or_why(translation.encoded, said)
+
+
+def test_the_time_that_is_left_is_that_of_each() -> None:
+    heads, said = Heads(), (NO_ID, NO_ID, NO_ID, 17 * 10**17 + 10**12, 0, {}, b"", 4, 0, True, 1, 1)
+    with patch("omq.services.amqp.translation.time.time_ns") as clock:
+        for late in range(3):
+            clock.return_value = 17 * 10**17 + late * 10**9
+            assert bytes_or_why(heads.encoded, said) == bytes_or_why(translation.encoded, said)
+
+
+@pytest.mark.parametrize(("texts", "bodies"), [
+    ({"amqp.subject": LIKE_A_TIME}, (b"", b"")), ({"amqp.body": "string"}, (b"text", b"\xff"))])
+def test_what_would_mislead_is_translated_anew(texts: dict[str, str], bodies: tuple[bytes, bytes]
+                                               ) -> None:
+    heads = Heads()
+    for number, body in enumerate(bodies, 1):
+        said: Any = (NO_ID, NO_ID, NO_ID, 0, 0, texts, body, 4, 0, True, number, number)
+        assert bytes_or_why(heads.encoded, said) == bytes_or_why(translation.encoded, said)
 
 
 def test_a_head_is_made_once() -> None:
