@@ -212,9 +212,9 @@ class Connection:
                     if session is not None and not session.closed:
                         if frame.code == TRANSFER:
                             arrived = session.arrived(frame)
-                            if type(arrived) is Run:
-                                link = arrived.deliveries[0].link
-                                return Event(_CAME, session, link, run=arrived)
+                            if isinstance(arrived, Run):
+                                first = arrived.deliveries[0]
+                                return Event(_CAME, session, first.link, run=arrived)
                             if arrived is not None:
                                 return Event(_ARRIVED, session, arrived.link, arrived)
                         elif frame.code == FLOW:

@@ -195,7 +195,8 @@ def test_what_goes_out_is_the_same_whatever_went_before(many: list[Any]) -> None
 
 
 def test_the_time_that_is_left_is_that_of_each() -> None:
-    heads, said = Heads(), (NO_ID, NO_ID, NO_ID, 17 * 10**17 + 10**12, 0, {}, b"", 4, 0, True, 1, 1)
+    heads = Heads()
+    said: Any = (NO_ID, NO_ID, NO_ID, 17 * 10**17 + 10**12, 0, {}, b"", 4, 0, True, 1, 1)
     with patch("omq.services.amqp.translation.time.time_ns") as clock:
         for late in range(3):
             clock.return_value = 17 * 10**17 + late * 10**9
