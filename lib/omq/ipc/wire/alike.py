@@ -1,5 +1,5 @@
 """Messages that differ in nothing but their bodies, as servers of other protocols have them by the
-hundred: what they share is said once, looked at once, and no object is made for each.
+hundred: what they share is kept once, looked at once, and no object is made for each.
 
 To whoever treats them as any sequence of messages they are one: a message is made when it is looked
 at, and another one each time.

@@ -1,7 +1,7 @@
 """What precedes the bodies of messages that go out on a link, remembered: most messages say the
 same, but for their bodies, their ids and the time at which they came.
 
-Where the bytes beside a body are equal, and what the manager says of a message, so is all that
+Where the bytes around a body are equal, and what the manager says of a message, so is all that
 `translation.encoded` makes of these: a head of the first such message is cut at the id that the
 instance gave it and at its creation-time, and those of the next one are set in.
 
@@ -21,7 +21,7 @@ from omq.services.amqp.untranslatable import UNREADABLE
 
 HEADS_MAX: Final = 64
 _BESIDE_MAX: Final = 1024
-"""Bytes beside a body that are remembered."""
+"""Bytes around a body that are remembered."""
 _BODY: Final = PREFIX + "body"
 _NS_PER_MS: Final = 1_000_000
 _TIME: Final = b"\x83"  # the code of a timestamp: 8 bytes follow
