@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
@@ -13,6 +13,7 @@ from omq.base.errors import ConnectionBusy, LeaseLost, ManagerUnavailable, Queue
 from omq.ipc.client import parked_puts, parking
 from omq.ipc.client.connection import Client
 from omq.ipc.client.reader import Reader
+from omq.ipc.wire.alike import Alike
 from tests.process.instance import MANAGER, Instance
 from tests.process.processes import WAIT_S
 
@@ -206,7 +207,7 @@ def test_who_does_not_hear_its_bells(world: Instance) -> None:
 # puts
 
 WORDS = {"kind": "plain", "number": "4"}
-KINDS: dict[str, list[omq.Outgoing]] = {
+KINDS: dict[str, Sequence[omq.Outgoing]] = {
     "one body": [omq.Outgoing(body=b"1")],
     "bodies": [omq.Outgoing(body=b"%d" % number) for number in range(100)],
     "not persistent": [omq.Outgoing(body=b"n", persistent=False, priority=7)],
@@ -214,7 +215,10 @@ KINDS: dict[str, list[omq.Outgoing]] = {
     "unlike": [omq.Outgoing(body=b"a", properties=WORDS, correlation_id=b"c", expiry_s=9999.0),
                omq.Outgoing(body=b"b", message_id="its id", priority=9), omq.Outgoing(body=b"")],
     "groups": [omq.Outgoing(body=b"%d" % number, group_id=b"g%d" % (number % 2))
-               for number in range(9)]}
+               for number in range(9)],
+    "one pattern": Alike(omq.Outgoing(properties=WORDS, priority=2), [b"1", b"", b"3" * 900]),
+    "one pattern that says nothing": Alike(omq.Outgoing(), [b"%d" % each for each in range(30)]),
+    "one body of a pattern": Alike(omq.Outgoing(properties=WORDS), [b"1"])}
 NOT_SO = {
     "a queue for replies": omq.Outgoing(body=b"x", reply_to="B"),
     "a delay": omq.Outgoing(body=b"x", delay_s=3600.0),
@@ -253,6 +257,10 @@ def test_a_parked_put_is_as_any_put(world: Instance) -> None:
             parked = [told_of(message) for message in world.drain("A")]
             other.put_many("A", messages)
             assert parked == [told_of(message) for message in world.drain("A")], name
+        large = Alike(omq.Outgoing(properties=WORDS), [b"small", bytes(1 << 20)])
+        assert parked_puts.begin(connection, "A", large) == 1, "the other one needs a container"
+        put_now(connection)
+        assert [message.body for message in world.drain("A")] == [b"small"]
         for name, message in NOT_SO.items():
             assert parked_puts.begin(connection, "A", [message]) == 0, name
         assert parked_puts.begin(connection, "B", KINDS["one body"]) == 0, "a name not known here"

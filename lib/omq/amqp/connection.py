@@ -7,7 +7,9 @@ part 2, 2.4).
     idle       `tick` says when to send a sign of life, and when the peer has been silent too long
 
 Frames are looked at one at a time, when the next event is asked for, so what an event makes its
-reader do has happened before the next frame is read.
+reader do has happened before the next frame is read. Where its reader wants runs (`run_bytes_max`
+of a link), small messages that follow each other are one event: for all of them there was credit,
+and nothing that is done with one of them changes what the next one is.
 
 Invariants: 1. whatever bytes come, `event` raises nothing: what is not AMQP ends the connection
 with the condition that says so (FAILED); 2. what is kept for a peer is bounded: a frame, what its
@@ -25,6 +27,7 @@ from itertools import count
 from typing import Any, Final
 
 from omq.amqp.connection_events import Event, Kind
+from omq.amqp.delivery import Run
 from omq.amqp.links import Receiver, Sender, field
 from omq.amqp.session import Session
 from omq.amqp.states import Condition, condition_of, error, within
@@ -79,7 +82,8 @@ _NO_LIMIT: Final = (1 << 32) - 1
 _NEEDED: Final = 5
 """Fields of an open up to the idle time; what follows only describes its sender."""
 _FREQUENT: Final = (TRANSFER, FLOW, DISPOSITION)
-_ARRIVED, _FLOWED, _SAID = Kind.ARRIVED, Kind.FLOWED, Kind.SAID  # a look at the class costs more
+_ARRIVED, _CAME, _FLOWED, _SAID = Kind.ARRIVED, Kind.CAME, Kind.FLOWED, Kind.SAID
+"""A look at the class costs more."""
 
 
 class Connection:
@@ -208,6 +212,9 @@ class Connection:
                     if session is not None and not session.closed:
                         if frame.code == TRANSFER:
                             arrived = session.arrived(frame)
+                            if isinstance(arrived, Run):
+                                first = arrived.deliveries[0]
+                                return Event(_CAME, session, first.link, run=arrived)
                             if arrived is not None:
                                 return Event(_ARRIVED, session, arrived.link, arrived)
                         elif frame.code == FLOW:
@@ -216,8 +223,9 @@ class Connection:
                                 return Event(_FLOWED, session, link)
                         else:
                             for said in session.disposed(frame):
-                                if not said.link.closed:
-                                    self._ready.append(Event(_SAID, session, said.link, said))
+                                if not said[0].link.closed:
+                                    self._ready.append(
+                                        Event(_SAID, session, said[0].link, said=said))
                         continue
                 self._frame(frame)
         except Malformed as wrong:

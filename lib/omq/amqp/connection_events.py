@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from omq.amqp.delivery import Incoming, Outgoing
+from omq.amqp.delivery import Incoming, Outgoing, Run
 from omq.amqp.links import Receiver, Sender
 from omq.amqp.states import Condition
 
@@ -24,7 +25,8 @@ class Kind(Enum):
     DETACHED = auto()  # `closed`: for good
     FLOWED = auto()  # credit has changed
     ARRIVED = auto()  # some of a delivery came, or it was aborted
-    SAID = auto()  # a delivery of ours has a new state, or is settled
+    CAME = auto()  # `run`: whole deliveries, one after the other; their bytes are in it
+    SAID = auto()  # deliveries of ours, `said`, have a new state, or are settled
     CLOSED = auto()  # the peer has closed the connection
     FAILED = auto()  # it is over: `condition` was told to the peer
 
@@ -36,6 +38,8 @@ class Event:
     kind: Kind
     session: Session | None = None
     link: Receiver | Sender | None = None
-    delivery: Incoming | Outgoing | None = None
+    delivery: Incoming | None = None
+    run: Run | None = None
+    said: Sequence[Outgoing] = ()
     closed: bool = False
     condition: Condition | None = None

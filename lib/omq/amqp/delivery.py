@@ -7,7 +7,7 @@ they were given; what is the same for neighbours is one frame.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from omq.amqp.links import Receiver, Sender
@@ -61,6 +61,16 @@ class Incoming:
         if not self.over:
             self.over = True
             self.link.session.settled_here(self, receives=True, state=state)
+
+
+class Run(NamedTuple):
+    """Deliveries of one link that came one after the other, each whole in one frame: `payloads` are
+    their bytes, which have been taken. All are settled by their sender, or none is; one alone may
+    have a state."""
+
+    deliveries: list[Incoming]
+    payloads: list[bytes]
+    settled: bool
 
 
 class Outgoing:

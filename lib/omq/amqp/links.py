@@ -128,6 +128,7 @@ class Receiver(Link):
         self.said = True
         self.unread: deque[Incoming] = deque()
         self.coming: Incoming | None = None
+        self.run_bytes_max = 0  # of a message that may come in a run; 0: none does
 
     @property
     def current(self) -> Incoming | None:
@@ -143,12 +144,6 @@ class Receiver(Link):
             return b""
         self.session.read(1)
         return chunks.pop(0) if len(chunks) > 1 else chunks.pop()
-
-    def take_whole(self) -> bytes:
-        """The bytes of the current one, all of which came in one frame: it has been taken."""
-        data = self.unread.popleft().chunks.pop()
-        self.session.read(1)
-        return data
 
     def advance(self) -> None:
         """The current one has been taken."""
@@ -204,7 +199,14 @@ class Sender(Link):
 
     def write(self, delivery: Outgoing, data: bytes, *, more: bool = False) -> None:
         """Bytes of one; without `more` it is whole."""
-        if self.closed or delivery.aborted or self.session.closed:
+        session = self.session
+        if self.closed or delivery.aborted or session.closed:
+            return
+        if not (more or self.held or delivery.started) and self.link_credit:
+            delivery.started = True
+            self.link_credit -= 1
+            self.delivery_count = self.delivery_count + 1 & MASK
+            session.send_whole(delivery, data)
             return
         if self.held or (not delivery.started and not self.link_credit):
             self._holds += not delivery.started and all(

@@ -14,7 +14,7 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from omq.amqp.delivery import Incoming, Outgoing
+from omq.amqp.delivery import Incoming, Outgoing, Run
 from omq.amqp.links import MASK, Link, Receiver, Sender, flow_frame
 from omq.amqp.states import Condition, error, fitted, within
 from omq.fast import amqp_sending
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 VIOLATION: Final = "amqp:session:window-violation"
 _WINDOW_MIN: Final = 2
+RUN_MAX: Final = 100
+"""Deliveries of a run: what their reader makes of them is in memory at once."""
 _STATE_BYTES: Final = 256
 """A state of so many fits any frame."""
 
@@ -143,6 +145,25 @@ class Session:
         else:
             self._send(delivery, data, 0, more=more)
 
+    def send_whole(self, delivery: Outgoing, data: bytes) -> None:
+        """`begun` and `transfer` of one that is whole."""
+        if self.waiting or self.remote_window <= 0:
+            self.begun(delivery)
+            self.transfer(delivery, data, more=False)
+            return
+        delivery.id = number = self._next_delivery
+        self._next_delivery = number + 1 & MASK
+        if not delivery.settled:
+            self.outgoing[number] = delivery
+        self.remote_window -= 1
+        self.next_outgoing = self.next_outgoing + 1 & MASK
+        connection, more = self.connection, False
+        at = amqp_sending.transfer(
+            connection.out, self.channel, delivery.link.handle, number, delivery.tag,
+            delivery.settled, more, data, 0, connection.remote_max_frame_size)
+        if at < len(data):
+            self._send(delivery, data, at, more=more)
+
     def _send(self, delivery: Outgoing, data: bytes, at: int, *, more: bool) -> None:
         connection = self.connection
         while self.remote_window > 0:
@@ -179,6 +200,25 @@ class Session:
         self._first = self._last = delivery.id
         self._said = receives, state
         self.connection.dirty.add(self)
+
+    def settled_run(self, deliveries: list[Incoming], state: bytes) -> None:
+        """As `say` of each of these in turn, which came over one session."""
+        table = self.incoming
+        for each in deliveries:
+            each.over, number = True, each.id
+            if table.get(number) is not each:
+                continue
+            del table[number]
+            if each.settled or self.closed:
+                continue
+            if (number == (self._last + 1 & MASK) and self._first >= 0
+                    and self._said == (True, state)):
+                self._last = number
+                continue
+            self._flush_said()
+            self._first = self._last = number
+            self._said = True, state
+            self.connection.dirty.add(self)
 
     def _flush_said(self) -> None:
         if self._first >= 0:
@@ -230,8 +270,9 @@ class Session:
                 self.flow_of(found, found.credit, drain=isinstance(found, Sender) and found.drain)
         return found
 
-    def arrived(self, frame: Frames) -> Incoming | None:
-        """A transfer; the delivery that it is of. None: of a link that we have ended."""
+    def arrived(self, frame: Frames) -> Incoming | Run | None:
+        """A transfer; the delivery that it is of, or the run that begins with it. None: of a link
+        that we have ended."""
         if self.window <= 0:
             raise Malformed("more came than the window of the session", VIOLATION)
         self.window -= 1
@@ -243,6 +284,9 @@ class Session:
             self.read(0)
             return None
         found = link.coming
+        if (0 < len(frame.payload) <= link.run_bytes_max and found is None and not link.unread
+                and link.credit > 0 and frame.more != 1 and frame.aborted != 1):
+            return self._run(link, frame)
         if found is None:
             found = self._new(link, frame)
         elif frame.delivery_id >= 0 and frame.delivery_id != found.id:
@@ -260,11 +304,38 @@ class Session:
                 found.partial, link.coming = False, None
         return found
 
-    def _new(self, link: Receiver, frame: Frames) -> Incoming:
+    def _run(self, link: Receiver, frame: Frames) -> Run:
+        """Its first transfer was counted already. Nothing in it lets its reader end the link: there
+        is credit for all of it, and all of it is small."""
+        self._check_new(frame)
+        number, settled = frame.delivery_id, frame.settled == 1
+        outcome, fields = frame.outcome, frame.state
+        most = 1 if outcome >= 0 else min(RUN_MAX, link.credit, self.window + 1)
+        tags, payloads = frame.run(most, link.run_bytes_max, self.incoming)
+        count, deliveries = len(tags), []
+        for tag in tags:
+            found = self.incoming[number] = Incoming(link, number, tag)
+            found.partial, found.settled = False, settled
+            deliveries.append(found)
+            number = number + 1 & MASK
+        if outcome >= 0:
+            deliveries[0].outcome, deliveries[0].fields = outcome, fields
+        link.credit -= count
+        link.delivery_count = link.delivery_count + count & MASK
+        self.window -= count - 1
+        self.next_incoming = self.next_incoming + count - 1 & MASK
+        self.read(0)
+        return Run(deliveries, payloads, settled)
+
+    def _check_new(self, frame: Frames) -> None:
         if frame.delivery_id < 0 or frame.tag is None:
             raise Malformed("a delivery has neither a number nor a tag")
         if frame.delivery_id in self.incoming:
             raise Malformed("two deliveries have one number", "amqp:not-allowed")
+
+    def _new(self, link: Receiver, frame: Frames) -> Incoming:
+        self._check_new(frame)
+        assert frame.tag is not None
         link.credit -= 1
         link.delivery_count = link.delivery_count + 1 & MASK
         found = link.coming = Incoming(link, frame.delivery_id, frame.tag)
@@ -280,8 +351,8 @@ class Session:
         if link.unread and link.unread[-1] is found:
             link.unread.pop()
 
-    def disposed(self, frame: Frames) -> list[Outgoing]:
-        """What of a range has a new state, or is settled."""
+    def disposed(self, frame: Frames) -> list[list[Outgoing]]:
+        """What of a range has a new state, or is settled: neighbours of one link together."""
         first, last = frame.delivery_id, frame.last_id
         table: dict[int, Any] = self.outgoing if frame.role == 1 else self.incoming
         ids: list[int]
@@ -291,7 +362,8 @@ class Session:
             ids = [each & MASK for each in range(first, first + (last - first & MASK) + 1)]
         else:
             ids = [each for each in table if (each - first & MASK) <= (last - first & MASK)]
-        found: list[Outgoing] = []
+        found: list[list[Outgoing]] = []
+        link: Sender | None = None
         for each in ids:
             delivery = table.get(each)
             if delivery is None:
@@ -304,5 +376,8 @@ class Session:
                     delivery.over = True
                     del table[each]
             if frame.role == 1:
-                found.append(delivery)
+                if delivery.link is not link:
+                    link = delivery.link
+                    found.append([])
+                found[-1].append(delivery)
         return found

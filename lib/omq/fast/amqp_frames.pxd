@@ -1,7 +1,7 @@
 from omq.fast.amqp_decoding cimport Decoder
 
 cdef Py_ssize_t _HEAD, _TAG_BYTES_MAX
-cdef long long _ATTACH, _FLOW, _TRANSFER, _DISPOSITION
+cdef long long _ATTACH, _FLOW, _TRANSFER, _DISPOSITION, _MASK
 cdef str _FRAMING
 
 cdef class Frames:
@@ -19,6 +19,7 @@ cdef class Frames:
     cdef void _none(self) except *
     cpdef void feed(self, bytes data) except *
     cpdef bint next(self) except -1
+    cpdef tuple run(self, Py_ssize_t most, Py_ssize_t bytes_max, dict known)
     cdef void _body(self, Decoder d) except *
     cdef void _transfer(self, Decoder d, Py_ssize_t count) except *
     cdef void _disposition(self, Decoder d, Py_ssize_t count) except *

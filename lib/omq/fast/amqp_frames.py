@@ -8,8 +8,11 @@ others are a list, as from amqp_decoding. An absent field is -1 or None. Fields 
 without ending the connection stay bytes, decoded by whoever uses them: source, target and
 properties of an attach, and the fields of a delivery's state (`outcome` says which state).
 
+`run` reads on from a transfer as long as whole messages of its link follow.
+
 Invariants: 1. of the input at most one frame is kept, and that is at most `size_max` bytes; 2.
-`next` leaves nothing of a frame before it in the numbers that go with the performative.
+`next` leaves nothing of a frame before it in the numbers that go with the performative; 3. `run`
+takes nothing of a frame that is not of the run: `next` reads that one, or raises for it.
 
 Errors: Malformed, with amqp:connection:framing-error for bytes that are not a frame.
 """
@@ -27,6 +30,7 @@ _ATTACH, _FLOW, _TRANSFER, _DISPOSITION = 0x12, 0x13, 0x14, 0x15
 _FRAMING = "amqp:connection:framing-error"
 _HEAD = 8
 _TAG_BYTES_MAX = 32
+_MASK = 0xFFFFFFFF
 
 
 class Frames:
@@ -87,6 +91,42 @@ class Frames:
         if not self._have:
             self._data, self._at = b"", 0
         return True
+
+    def run(self, most: cython.Py_ssize_t, bytes_max: cython.Py_ssize_t, known: dict[int, Any]
+            ) -> tuple[list[Any], list[Any]]:
+        """Tags and payloads of the transfer that `next` has read and of those after it, `most` at
+        most, as far as they are of one link, settled or not as the first is, each a message that
+        is whole in its frame, with neither a state nor more than `bytes_max` bytes of payload, and
+        each has the number after that of the one before it, which is not among those `known`. The
+        first is not looked at; the numbers here are those of the last frame that was."""
+        tags: list[Any] = [self.tag]
+        payloads: list[Any] = [self.payload]
+        channel: cython.uint = self.channel
+        handle: cython.longlong = self.handle
+        settled: cython.longlong = self.settled
+        number: cython.longlong = self.delivery_id
+        at: cython.Py_ssize_t
+        have: cython.Py_ssize_t
+        fits: cython.bint
+        while len(payloads) < most:
+            data, at, have = self._data, self._at, self._have
+            number = number + 1 & _MASK
+            try:
+                fits = self.next()
+            except Malformed:  # it is met again, when all before it has been looked at
+                fits = False
+            if fits:
+                fits = (self.code == _TRANSFER and self.channel == channel
+                        and self.handle == handle and self.delivery_id == number
+                        and self.tag is not None and self.settled == settled and self.more != 1
+                        and self.aborted != 1 and self.outcome < 0
+                        and 0 < len(self.payload) <= bytes_max and number not in known)
+            if not fits:
+                self._data, self._at, self._have, self._wanted = data, at, have, 0
+                break
+            tags.append(self.tag)
+            payloads.append(self.payload)
+        return tags, payloads
 
     def _body(self, d: Decoder) -> None:
         self.fields = None

@@ -41,8 +41,8 @@ cpdef list done_rows(list messages)
 
 cdef class Hold:
     cdef public int _maker
-    cdef public dict _held
-    cdef public list _records, _also
+    cdef public dict _held, _also
+    cdef public list _records
     cdef public Py_ssize_t _text_bytes
     cdef public Note _note
     cdef public object _work

@@ -187,7 +187,7 @@ class Hold:
         self._text_bytes = 0  # of the reasons in _records
         self._note = note
         self._work: Any = None  # what the note has as current
-        self._also: list[Any] = []  # being processed at the same time
+        self._also: dict[int, Any] = {}  # being processed at the same time, by QPoolId
         self._list = 0
         self._asked = 0.0
         self.gathers = False
@@ -224,8 +224,8 @@ class Hold:
             if self._work is None or self._held.get(self._work.qpool_id) is not self._work:
                 self._work = message
                 note.current(message.lease)
-            elif message not in self._also:
-                self._also.append(message)
+            elif self._also.get(message.qpool_id) is not message:
+                self._also[message.qpool_id] = message
                 note.also_in_work(message.entry, message.qpool_id, message.lease)
 
 

@@ -49,7 +49,7 @@ DESCRIPTOR = Layout(
 )
 _BOUNDS = Layout("magic:2s version:B item_type:B parts:H flags:H properties:I", 12)  # its start
 _IDS = Struct("<q24s24s24s40xH")  # of it, for ids_of
-_SAID_AT = DESCRIPTOR.offset("flags")
+_SAID_AT, _REPLY_AT = DESCRIPTOR.offset("flags"), DESCRIPTOR.offset("reply_to")
 _IDS_AT = DESCRIPTOR.offset("expiry")
 assert [DESCRIPTOR.offset(each) - _IDS_AT for each in (
     "message_id", "correlation_id", "group_id", "reply_to")] == [8, 32, 56, _IDS.size - 2]
@@ -284,6 +284,11 @@ def ids_of(data: bytes) -> tuple[int, bytes, bytes, bytes, int]:
     and the queue for replies."""
     found: tuple[int, bytes, bytes, bytes, int] = _IDS.unpack_from(data, _IDS_AT)
     return found
+
+
+def replies_of(data: bytes) -> bool:
+    """Of the same: whether there is a queue for replies."""
+    return data[_REPLY_AT] != 0 or data[_REPLY_AT + 1] != 0
 
 
 def said_of(data: bytes) -> int:

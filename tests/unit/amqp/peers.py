@@ -8,6 +8,7 @@ import proton
 
 from omq.amqp.connection import Connection
 from omq.amqp.connection_events import Event, Kind
+from omq.amqp.delivery import Outgoing
 from omq.amqp.links import Receiver, Sender
 from omq.amqp.states import Condition
 from omq.format.amqp_types import Malformed
@@ -62,11 +63,12 @@ class Proton:
 class Ours:
     """Ours, as a server or a client."""
 
-    def __init__(self, *, window_bytes: int = 1 << 20, **settings: Any) -> None:
+    def __init__(self, *, window_bytes: int = 1 << 20, run_bytes_max: int = 0, **settings: Any
+                 ) -> None:
         self.connection = Connection(max_frame_size=FRAME_BYTES, **settings)
         self.connection.container = "ours"
         self.told: list[Event] = []
-        self.window_bytes = window_bytes
+        self.window_bytes, self.run_bytes_max = window_bytes, run_bytes_max
         self.credit = 10
 
     def take(self) -> bytes:
@@ -94,6 +96,7 @@ class Ours:
             link.source, link.target = link.remote_source, link.remote_target
             link.open()
             if isinstance(link, Receiver):
+                link.run_bytes_max = self.run_bytes_max
                 link.flow(self.credit)
         elif event.kind is Kind.DETACHED and link is not None:
             (link.close if event.closed else link.detach)()
@@ -104,6 +107,10 @@ class Ours:
 
     def heard(self, kind: Kind) -> list[Event]:
         return [each for each in self.told if each.kind is kind]
+
+    def said(self) -> list[Outgoing]:
+        """Deliveries of ours that had something said of them."""
+        return [each for event in self.heard(Kind.SAID) for each in event.said]
 
     def sender(self) -> Sender:
         found = next(each.link for each in self.told if isinstance(each.link, Sender))

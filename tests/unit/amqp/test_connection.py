@@ -26,6 +26,7 @@ from omq.amqp.states import Condition as OurCondition
 from omq.amqp.terminus import Terminus
 from omq.format.amqp_performatives import SOURCE, TARGET
 from omq.format.amqp_types import Malformed, Symbol
+from tests.process.amqp_frames import NULL, OPENED, TRUE, ZERO, attach, frame
 from tests.unit.amqp.peers import FRAME_BYTES, Ours, Proton, talk
 
 
@@ -124,6 +125,113 @@ def test_neighbours_of_one_state_are_one_frame() -> None:
     assert states == [Delivery.ACCEPTED] * 3 + [Delivery.MODIFIED] + [Delivery.ACCEPTED] * 2
 
 
+def test_a_range_of_two_links_is_told_of_link_by_link() -> None:
+    pair = Clients()
+    other = pair.session.receiver("more")
+    other.source.address = "Q"
+    other.open()
+    pair.takes.flow(5)
+    other.flow(5)
+    pair.talk()
+    links = [each.link for each in pair.ours.told if each.kind is Kind.ATTACHED][1:]
+    for n in (0, 0, 1, 0):
+        link = links[n]
+        assert isinstance(link, Sender)
+        link.write(link.delivery(b"%d" % link.delivery_count), b"x")
+    pair.ours.give(pair.theirs.take())
+    pair.theirs.give(pair.ours.take())
+    pair.ours.give(frame(0x15, TRUE, ZERO, b"\x52\x03", TRUE, b"\x00\x53\x24\x45"))
+    said = [[(each.link, each.tag) for each in event.said] for event in pair.ours.heard(Kind.SAID)]
+    assert said == [[(links[0], b"0"), (links[0], b"1")], [(links[1], b"0")], [(links[0], b"2")]]
+
+
+TAGGED = b"\xa0\x01t"
+BREAKS: dict[str, list[bytes]] = {
+    "nothing": [],
+    "another link": [frame(0x14, b"\x52\x01", b"\x52\x03", TAGGED, payload=b"other")],
+    "settled": [frame(0x14, ZERO, b"\x52\x03", TAGGED, ZERO, TRUE, payload=b"settled")],
+    "a state": [frame(0x14, ZERO, b"\x52\x03", TAGGED, NULL, NULL, NULL, NULL,
+                      b"\x00\x53\x24\x45", payload=b"state")],
+    "large": [frame(0x14, ZERO, b"\x52\x03", TAGGED, payload=bytes(101))],
+    "empty": [frame(0x14, ZERO, b"\x52\x03", TAGGED)],
+    "pieces": [frame(0x14, ZERO, b"\x52\x03", TAGGED, ZERO, NULL, TRUE, payload=b"one"),
+               frame(0x14, ZERO, payload=b"two")],
+    "aborted": [frame(0x14, ZERO, b"\x52\x03", TAGGED, *[NULL] * 6, TRUE, payload=b"gone")],
+    "a flow": [frame(0x13, ZERO, b"\x52\x09", ZERO, b"\x52\x09")],
+    "a number left out": [frame(0x14, ZERO, b"\x52\x09", TAGGED, payload=b"nine")],
+    "a number that is known": [frame(0x14, ZERO, b"\x52\x01", TAGGED, payload=b"again")],
+    "the next one is known": [frame(0x14, ZERO, bytes((0x52, n)), TAGGED, payload=b"%d" % n)
+                              for n in (4, 3)],
+    "no number": [frame(0x14, ZERO, NULL, TAGGED, payload=b"none")],
+    "no tag": [frame(0x14, ZERO, b"\x52\x03", NULL, payload=b"none")],
+    "nonsense": [frame(0x14, b"\x41", b"\x52\x03", TAGGED, payload=b"x")],
+    "the end": [frame(0x18)]}
+
+
+def came(ours: Ours) -> list[tuple[Any, ...]]:
+    """All that has happened but credit: of deliveries their numbers, tags and bytes."""
+    found: list[tuple[Any, ...]] = []
+    for event in ours.told:
+        if event.run is not None:
+            found += [(each.link.handle, each.id, each.tag, each.settled, each.outcome, data)
+                      for each, data in zip(*event.run[:2], strict=True)]
+        elif (delivery := event.delivery) is not None and not delivery.partial:
+            data = b"".join(delivery.chunks)
+            found.append((delivery.link.handle, delivery.id, delivery.tag, delivery.settled,
+                          delivery.outcome, data, *["aborted"] * delivery.aborted))
+        elif event.kind in (Kind.FAILED, Kind.CLOSED):
+            found.append((event.kind, event.condition))
+    return found
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+@pytest.mark.parametrize("piece", [5, 1 << 16])
+def test_a_run_is_the_same_deliveries(broken: str, piece: int) -> None:
+    """In one event, whatever follows, and however its bytes come. What has the same bytes without
+    runs is the same, in the same order, with the same end and the same windows."""
+    small = [frame(0x14, ZERO, bytes((0x52, n)), b"\xa0\x01" + bytes((n,)), payload=b"%d" % n)
+             for n in range(3)]
+    after = frame(0x14, ZERO, b"\x52\x04", TAGGED, payload=b"after")
+    data = OPENED + attach(0, "A") + attach(1, "A") + b"".join([*small, *BREAKS[broken], after])
+    told = []
+    for size in (0, 100):
+        ours = Ours(run_bytes_max=size)
+        for at in range(0, len(data), piece):
+            ours.give(data[at : at + piece])
+        runs = [len(each.run.payloads) for each in ours.told if each.run is not None]
+        assert bool(runs) == bool(size)
+        if size and piece > len(data):
+            assert runs[0] == 3
+            assert broken not in ("large", "empty", "pieces") or len(runs) == 1, (
+                "what follows bytes that nobody took waits with them")
+        (session,) = ours.connection.sessions.values()
+        link = session.remote_handles[0]
+        told.append((came(ours), session.next_incoming, list(session.incoming),
+                     link.delivery_count, isinstance(link, Receiver) and link.credit))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(("credit", "window", "wanted"), [
+    (10, 1 << 20, [5]), (3, 1 << 20, [3]), (10, 4 * FRAME_BYTES, [4])])
+def test_a_run_is_within_credit_and_window(credit: int, window: int, wanted: list[int]) -> None:
+    """What is beyond the credit comes by itself, for its reader to refuse; beyond the window it is
+    the end, as before."""
+    ours = Ours(run_bytes_max=100, window_bytes=window)
+    ours.credit = credit
+    ours.give(OPENED + attach(0, "A") + b"".join(
+        frame(0x14, ZERO, bytes((0x52, n)), TAGGED, payload=b"x") for n in range(5)))
+    runs = [each.run for each in ours.told if each.run is not None]
+    assert [len(each.payloads) for each in runs] == wanted
+    assert len(ours.heard(Kind.ARRIVED)) == max(0, 5 - credit)
+    assert bool(ours.heard(Kind.FAILED)) == (window < 1 << 20)
+    session = runs[0].deliveries[0].link.session
+    session.settled_run(runs[0].deliveries, ACCEPTED_STATE)
+    session.settled_run(runs[0].deliveries, ACCEPTED_STATE)
+    assert len(session.incoming) == 5 - wanted[0] - bool(ours.heard(Kind.FAILED))
+    if not ours.heard(Kind.FAILED):
+        assert ours.take().count(b"\x00\x53\x15") == 1
+
+
 def test_why_it_was_rejected_is_said() -> None:
     pair = Clients()
     sent = pair.put(b"x")
@@ -152,11 +260,10 @@ def test_what_a_receiver_says_is_heard(state: Any, outcome: int) -> None:
         if n != 3:
             delivery.settle()
     pair.talk()
-    said = [each.delivery for each in pair.ours.heard(Kind.SAID)]
-    assert [each.outcome for each in said if each is not None] == [outcome] * 4
-    assert [each.settled for each in said if each is not None] == [True] * 3 + [False]
+    said = pair.ours.said()
+    assert [each.outcome for each in said] == [outcome] * 4
+    assert [each.settled for each in said] == [True] * 3 + [False]
     last = said[3]
-    assert last is not None
     if state == Delivery.REJECTED:
         assert condition_of(fields_of(last.fields)[0]) == OurCondition("a:b", "c")
     last.update(ACCEPTED_STATE)
@@ -369,7 +476,7 @@ def test_ours_is_a_client_too() -> None:
     found.settle()
     assert receiver.recv() == b"there"
     talk(ours, theirs)
-    assert ours.heard(Kind.SAID)[-1].delivery.settled  # type: ignore[union-attr]
+    assert ours.said()[-1].settled
     ours.connection.close()
     talk(ours, theirs)
     theirs.connection.close()
@@ -462,7 +569,7 @@ def test_no_frame_is_larger_than_the_peer_takes(large: str) -> None:
         for tag in (b"1", b"2"):
             sender.write(sender.delivery(tag), b"x" * 2000)
         talked()
-        states: list[Any] = [each.delivery for each in ours.heard(Kind.SAID)]
+        states = ours.said()
         assert len(states) == 2
         for each in states:  # said back, as to one that settles second
             sender.session.outgoing[each.id] = each

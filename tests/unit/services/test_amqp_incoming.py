@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from omq.amqp.delivery import Incoming as Delivery
+from omq.amqp.delivery import Run
 from omq.amqp.terminus import Terminus
 from omq.base.errors import QueueFull
 from omq.fast.amqp_message import data_section, head
-from omq.format.amqp_performatives import SOURCE, TARGET
+from omq.format.amqp_performatives import REJECTED, RELEASED, SOURCE, TARGET
+from omq.ipc.wire.alike import Alike
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.link_memory import LinkMemory
 from omq.services.amqp.memory import Memory
@@ -45,6 +47,7 @@ class Link:
         self.source = self.target = None
         self.max_message_size = self.credit = 0
         self.said: list[int] = []
+        self.outcomes: list[tuple[int, int]] = []  # of those that were not accepted
 
     def open(self) -> None:
         """It is answered."""
@@ -52,12 +55,13 @@ class Link:
     def flow(self, more: int) -> None:
         self.credit += more
 
-    def take_whole(self) -> bytes:
-        return self.unread.popleft().chunks.pop()
-
     def settled_here(self, delivery: Delivery, *, receives: bool, state: bytes) -> None:
-        assert receives and state
-        self.said.append(delivery.id)
+        assert receives
+        self.outcomes.append((delivery.id, state[2]))
+
+    def settled_run(self, deliveries: list[Delivery], state: bytes) -> None:
+        assert deliveries and state
+        self.said.extend(each.id for each in deliveries)
 
 
 class World:
@@ -68,6 +72,7 @@ class World:
     def __init__(self) -> None:
         self.memory = Memory(MEMORY, MEMORY)
         self.quick: list[tuple[list[bytes], Callable[[list[PutResult]], None]]] = []
+        self.given: list[Any] = []
         self.slow: list[list[bytes]] = []
         self.fates: list[PutResult] = []
         self.refused: list[str] = []
@@ -95,6 +100,7 @@ class World:
     def _begin(self, queues: tuple[str, ...], messages: Any,
                heard: Callable[[list[PutResult]], None]) -> bool:
         self.quick.append(([each.body for each in messages], heard))
+        self.given.append(messages)
         return True
 
     async def _put(self, queues: tuple[str, ...], batch: Any) -> list[PutResult]:
@@ -106,12 +112,12 @@ class World:
 
     def comes(self, served: Incoming, *bodies: bytes, settled: bool = False) -> None:
         """In one frame each, all at once."""
-        for body in bodies:
+        deliveries = []
+        for _ in bodies:
             self.came += 1
-            delivery = Delivery(self.link, self.came, b"t")
-            delivery.chunks, delivery.partial, delivery.settled = [message(body)], False, settled
-            self.link.unread.append(delivery)
-            served.delivered(delivery)
+            deliveries.append(Delivery(self.link, self.came, b"t"))
+            deliveries[-1].partial, deliveries[-1].settled = False, settled
+        served.came(Run(deliveries, [*map(message, bodies)], settled))
         served.put()
 
 
@@ -146,6 +152,32 @@ def test_what_is_put_without_the_task() -> None:
         assert world.quick[1][0] == [b"2", b"3"] and world.link.said == [1]
         world.quick[1][1]([PUT] * 2)
         assert world.link.said == [1, 2, 3] and not world.slow
+        served.ended()
+
+    run(work)
+
+
+def test_each_of_a_run_has_its_own_outcome() -> None:
+    """What says the same goes as one pattern with bodies, what cannot be read is rejected, and what
+    there is no room for released; credit comes again for what did not wait."""
+    async def work(world: World, served: Incoming) -> None:
+        world.comes(served, b"first of its kind")
+        (_, heard), = world.quick
+        whole = [b"1", b"2", b"3"]
+        deliveries = [Delivery(world.link, number, b"t") for number in range(10, 15)]
+        payloads = [*map(message, whole[:2]), b"\x00\x53\x77", message(whole[2])]
+        world.memory.take("nobody", MEMORY - 3 * 2048 - 3 * 100)
+        served.came(Run(deliveries, [*payloads, message(bytes(3000))], settled=False))
+        world.memory.give("nobody", MEMORY - 3 * 2048 - 3 * 100)
+        assert world.link.outcomes == [(12, REJECTED), (14, RELEASED)]
+        assert len(world.refused) == 2
+        heard([PUT])
+        assert world.quick[1][0] == whole
+        world.quick[1][1]([PUT, PutResult(Fate.REFUSED, QueueFull(queue="A", limit=1)), PUT])
+        assert world.link.said == [1, 10, 13], "neighbours of it are accepted all the same"
+        assert world.link.outcomes[2:] == [(11, REJECTED)]
+        assert world.link.credit == 10 + 6, "as many again as came"
+        assert isinstance(world.given[1], Alike) and not isinstance(world.given[0], Alike)
         served.ended()
 
     run(work)

@@ -1,18 +1,27 @@
-"""What a link remembers of the messages that came on it: the same comes of the same bytes, whatever
-came before; what differs from one message to the next is not kept, and what is kept is bounded."""
+"""What a link remembers of the messages that came or went on it: the same comes of the same bytes,
+whatever came before, and goes of the same messages; what differs from one message to the next is
+not kept, and what is kept is bounded."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omq.base.checksum import crc32c
 from omq.fast.amqp_message import body_at, data_section, head
+from omq.fast.handed_messages import Extent
 from omq.format.amqp_types import Symbol, Timestamp, Ulong
+from omq.format.message import ID_PREFIX, NO_ID, Descriptor, encode, encode_properties
+from omq.format.wire import GivenFlag
+from omq.ipc.client.message import Message
 from omq.services.amqp import translation
+from omq.services.amqp.heads import HEADS_MAX, Heads
 from omq.services.amqp.translation import PATTERNS_MAX, Patterns, Terms
 from omq.services.amqp.untranslatable import Untranslatable
 
@@ -119,3 +128,109 @@ def test_what_is_cut_or_goes_on_is_refused_behind_the_same_beginning(size: int) 
     for wrong in (data[:-1], data + b"\0"):
         with pytest.raises(Untranslatable):
             patterns.message(wrong, settled=False)
+
+
+OWN = ID_PREFIX.hex() + "ab" * 12
+"""What ids of the instance begin with."""
+LIKE_A_TIME = "\u0103" + "\0" * 7 + "\1"
+"""Text whose bytes are a timestamp of 1 ms, too."""
+GIVEN = st.sampled_from([NO_ID, NO_ID, NO_ID, b"x".ljust(24, b"\0"),
+                         bytes.fromhex(OWN + "0" * 15 + "1")])
+TAKEN = st.tuples(
+    GIVEN, st.sampled_from([NO_ID, NO_ID, b"c".ljust(24, b"\0")]),
+    st.sampled_from([NO_ID, NO_ID, b"g".ljust(24, b"\0")]),
+    st.sampled_from([0, 0, 17 * 10**17 + 10**12]), st.sampled_from([0, 0, 7]),
+    st.dictionaries(
+        st.sampled_from(["a", "amqp.body", "amqp.subject", "amqp.footer", "amqp.creation-time"]),
+        st.sampled_from(["string", "value", "binary", "null", "data", "1.5", OWN + "0" * 15 + "1",
+                         LIKE_A_TIME]),
+        max_size=2),
+    st.sampled_from([b"", b"text", b"\xff", bytes(300)]), st.integers(0, 9), st.integers(0, 2),
+    st.booleans(), st.integers(1, 3), st.sampled_from([0, 1, 1_700_000_000_123]))
+CHANGES: dict[str, Any] = {
+    "id": lambda said: (*said[:10], 1 + said[10] % 3, said[11]),
+    "time": lambda said: (*said[:11], 5),
+    "priority": lambda said: (*said[:7], (said[7] + 1) % 10, *said[8:]),
+    "attempts": lambda said: (*said[:8], said[8] + 1, *said[9:]),
+    "persistence": lambda said: (*said[:9], not said[9], *said[10:]),
+    "body": lambda said: (*said[:6], said[6] + b"\xff", *said[7:])}
+
+
+def taken(said: Any) -> Message:
+    """A message in hand."""
+    (own, correlation, group, expiry, back, texts, body, priority, attempts, persistent, qpool,
+     created_ms) = said
+    raw = encode(Descriptor(expiry=expiry, message_id=own, correlation_id=correlation,
+                            group_id=group, reply_to=back), [],
+                 encode_properties(texts) if texts else b"", body)
+    made = Message()
+    made._wire = cast("Any", SimpleNamespace(
+        link=SimpleNamespace(id_prefix=OWN), queue_name=lambda number, qpool: f"Q{number}"))
+    made._extent, made._length, made._crc = Extent(None, 0, 0, len(raw), raw), len(raw), crc32c(raw)
+    made.size, made.priority, made.attempts, made.qpool_id = len(body), priority, attempts, qpool
+    made._flags = int(GivenFlag.PERSISTENT) if persistent else 0
+    made.put_time_ns = created_ms * 1_000_000
+    return made
+
+
+def bytes_or_why(make: Any, said: Any) -> Any:
+    try:
+        return make(taken(said))
+    except Untranslatable as error:
+        return error.condition, error.reason
+
+
+@given(st.lists(TAKEN, max_size=3))
+@settings(deadline=None)
+def test_what_goes_out_is_the_same_whatever_went_before(many: list[Any]) -> None:
+    """Byte for byte, also of what cannot be translated; each once more with one thing changed, and
+    later."""
+    heads = Heads()
+    with patch("omq.services.amqp.translation.time.time_ns") as clock:
+        changed = [each for said in many for each in (
+            said, *[change(said) for change in CHANGES.values()])]
+        for late, said in enumerate(changed):
+            clock.return_value = 17 * 10**17 + late * 10**9
+            assert bytes_or_why(heads.encoded, said) == bytes_or_why(translation.encoded, said)
+
+
+def test_the_time_that_is_left_is_that_of_each() -> None:
+    heads = Heads()
+    said: Any = (NO_ID, NO_ID, NO_ID, 17 * 10**17 + 10**12, 0, {}, b"", 4, 0, True, 1, 1)
+    with patch("omq.services.amqp.translation.time.time_ns") as clock:
+        for late in range(3):
+            clock.return_value = 17 * 10**17 + late * 10**9
+            assert bytes_or_why(heads.encoded, said) == bytes_or_why(translation.encoded, said)
+
+
+@pytest.mark.parametrize(("texts", "bodies"), [
+    ({"amqp.subject": LIKE_A_TIME}, (b"", b"")), ({"amqp.body": "string"}, (b"text", b"\xff"))])
+def test_what_would_mislead_is_translated_anew(texts: dict[str, str], bodies: tuple[bytes, bytes]
+                                               ) -> None:
+    heads = Heads()
+    for number, body in enumerate(bodies, 1):
+        said: Any = (NO_ID, NO_ID, NO_ID, 0, 0, texts, body, 4, 0, True, number, number)
+        assert bytes_or_why(heads.encoded, said) == bytes_or_why(translation.encoded, said)
+
+
+def test_a_head_is_made_once() -> None:
+    """Of messages that differ in bodies, ids of the instance and times; what is kept is bounded."""
+    heads, made = Heads(), list[int]()
+    encoded_once = translation.encoded
+
+    def counted(message: Message) -> bytes:
+        made.append(message.qpool_id)
+        return encoded_once(message)
+
+    plain: Any = (NO_ID, NO_ID, NO_ID, 0, 0)
+    with patch("omq.services.amqp.heads.translation.encoded", counted):
+        for texts in ({}, {"a": "b"}, {"amqp.body": "string"}):
+            for qpool in (1, 2, 3):
+                heads.encoded(taken((*plain, texts, b"t%d" % qpool, 4, 0, True, qpool, qpool)))
+        assert made == [1, 1, 1] and len(heads._known) == 3
+        for number in range(3 * HEADS_MAX):
+            heads.encoded(taken((*plain, {"a": str(number)}, b"", 4, 0, True, 1, 1)))
+            assert len(heads._known) <= HEADS_MAX
+        kept = len(heads._known)
+        heads.encoded(taken((*plain, {"a": "x" * 2000}, b"", 4, 0, True, 1, 1)))
+        assert len(heads._known) == kept, "it is large"

@@ -28,6 +28,7 @@ from omq.fast.batch import alike_bodies, bodies_of, marks_of, part_bytes
 from omq.format.journal import FRAME
 from omq.format.wire import BELL
 from omq.ipc.client.connection import Client
+from omq.ipc.wire.alike import Alike
 from omq.ipc.wire.outgoing import Encoded, Outgoing, alike_head, by_itself
 
 _NORMAL: Final = limits.PRIORITY_NORMAL
@@ -55,7 +56,8 @@ def begin(connection: Client, queue: str, messages: Sequence[Outgoing]) -> int:
         return 0
     try:
         if len(messages) > 1 and facts.plain:
-            listed = list(messages)
+            own = _bodies_alone(messages, link.threshold)
+            listed = list(messages[:1] if own else messages)
             batch, bodies = wire._batch, bodies_of(listed, Outgoing, queue, link.threshold)
             head: tuple[int, int, bytes] = _NORMAL, 1, b""
             marks = None
@@ -64,7 +66,7 @@ def begin(connection: Client, queue: str, messages: Sequence[Outgoing]) -> int:
                 if bodies is not None:
                     head, marks = alike_head(listed[0], wire.name), marks_of(listed)
             if bodies is not None:
-                count: int = batch.take(facts.number, bodies, 0, link.room, *head, marks)
+                count: int = batch.take(facts.number, own or bodies, 0, link.room, *head, marks)
                 if count:
                     link.park_put(batch.data, None, facts.number, count)
                 return count
@@ -76,6 +78,13 @@ def begin(connection: Client, queue: str, messages: Sequence[Outgoing]) -> int:
     elif rows:
         link.park_put(part_bytes([], rows)[0], None, facts.number, len(rows))
     return len(rows)
+
+
+def _bodies_alone(messages: Sequence[Outgoing], size_max: int) -> list[bytes] | None:
+    """Those of messages of which one says what all do. None: each is looked at."""
+    if isinstance(messages, Alike) and max(map(len, messages.bodies)) <= size_max:
+        return messages.bodies
+    return None
 
 
 def _encoded(connection: Client, queue: str, messages: Sequence[Outgoing]) -> list[Encoded]:

@@ -22,7 +22,7 @@ from typing import Final
 
 from omq.base.errors import BodyDamaged, ReaderClosed
 from omq.fast.handed_messages import Extent
-from omq.format.message import ids_of
+from omq.format.message import replies_of
 from omq.format.wire import SETTLE, GivenFlag
 from omq.ipc.client.connection import Client
 from omq.ipc.client.message import Message
@@ -86,8 +86,7 @@ def at_hand(reader: Reader, message: Message, bytes_max: int) -> bool:
     if message._extent is None:
         return False
     try:
-        *_, replies = ids_of(message._load())
-        return not replies
+        return not replies_of(message._load())
     except BodyDamaged:  # whoever may wait reads it again, and says so
         message._extent = None
         return False

@@ -15,7 +15,7 @@ from omq.base.errors import BodyDamaged
 from omq.fast.handed_messages import Facts
 from omq.format import message as message_format
 from omq.format.findings import Finding
-from omq.format.message import NO_ID, Descriptor
+from omq.format.message import DESCRIPTOR, NO_ID, Descriptor
 from omq.format.property_values import carried, values_of
 from omq.format.wire import GivenFlag
 from omq.ipc.client.bodies import pieces_of
@@ -25,19 +25,23 @@ if TYPE_CHECKING:
     from omq.ipc.client.connection_parts import Wire
 
 _CONTAINER: Final = int(GivenFlag.CONTAINER)
+_SIZE_AT: Final = DESCRIPTOR.offset("body")
+_BESIDE_AT: Final = _SIZE_AT + 8
 _KEPT_BYTES_MAX: Final = 4096
 """Properties up to this size are decoded once; larger ones whenever they are wanted, so that those
 who hold many messages hold little of each."""
 
 
 class Ids(NamedTuple):
-    """As the properties of the same names have them; `replies`: there is a `reply_to`."""
+    """As the properties of the same names have them; `replies`: there is a `reply_to`; `own`: the
+    id is the instance's, for none was given."""
 
     message_id: str
     correlation: str
     group_id: str
     expiry_ns: int
     replies: bool
+    own: bool
 
 
 class PayloadFacts(Facts):
@@ -125,6 +129,19 @@ class PayloadFacts(Facts):
         raw = self._load()
         return raw[self._properties_at : self._body_at]
 
+    @property
+    def parted(self) -> tuple[bytes, bytes, bytes] | None:
+        """All that the payload says but its body and that one's size, before and after this: where
+        these are equal, so are ids that were given, properties, the end and the group. Then the
+        body. None: that lies in a container file."""
+        raw, at = self._load(), self._body_at
+        return None if self._flags & _CONTAINER else (raw[:_SIZE_AT], raw[_BESIDE_AT:at], raw[at:])
+
+    @property
+    def own_id(self) -> str:
+        """`message_id` where the submitter gave none: it is the instance's."""
+        return f"{self._wire.link.id_prefix}{self.qpool_id:016x}"
+
     def _said(self) -> dict[str, str]:
         """As it lies in the message; the caller's own."""
         kept: dict[str, str] | None = getattr(self, "_found", None)
@@ -148,7 +165,7 @@ class PayloadFacts(Facts):
             named = self._named = self._id_text(given)
         return Ids(named, names.message_id_text(correlation) if correlation != NO_ID else "",
                    names.message_id_text(group) if group != NO_ID else "", expiry,
-                   replies=bool(reply_to))
+                   replies=bool(reply_to), own=given == NO_ID)
 
     @property
     def said(self) -> int:
@@ -157,8 +174,7 @@ class PayloadFacts(Facts):
         return message_format.said_of(self._load())
 
     def _id_text(self, given: bytes) -> str:
-        return (names.message_id_text(given) if given != NO_ID else
-                self._wire.link.id_prefix + f"{self.qpool_id:016x}")
+        return names.message_id_text(given) if given != NO_ID else self.own_id
 
     @property
     def message_id(self) -> str:

@@ -212,8 +212,8 @@ class Settling(Hold):
             self._work = None
             if self._note is not None:
                 self._note.current(0)
-        elif message in self._also:
-            self._also.remove(message)
+        elif self._also.get(message.qpool_id) is message:
+            del self._also[message.qpool_id]
 
     def _say_again(self) -> None:
         """The note of a new channel, or one that was cleared: what the old one said and still
@@ -223,8 +223,9 @@ class Settling(Hold):
             return
         note.listed(self._list)
         note.current(self._work.lease if self._work is not None else 0)
-        self._also = [message for message in self._also if self._holds(message)]
-        for message in self._also:
+        self._also = {qpool: message for qpool, message in self._also.items()
+                      if self._holds(message)}
+        for message in self._also.values():
             note.also_in_work(message.entry, message.qpool_id, message.lease)
         for row, text, _ in (*self._sending, *self._records):
             note.settled(row, text)

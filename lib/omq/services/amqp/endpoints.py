@@ -40,7 +40,8 @@ _TICK_MIN_S: Final = 0.1
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 LIMIT: Final = "amqp:resource-limit-exceeded"
 DETACHED: Final = "amqp:link:detach-forced"
-_ARRIVED, _SAID, _FLOWED = Kind.ARRIVED, Kind.SAID, Kind.FLOWED  # a look at the class costs more
+_ARRIVED, _CAME, _SAID, _FLOWED = Kind.ARRIVED, Kind.CAME, Kind.SAID, Kind.FLOWED
+"""A look at the class costs more."""
 
 
 def tick_s(remote_idle_s: float) -> float:
@@ -90,10 +91,18 @@ class Endpoints:
 
     def _happened(self, event: Event) -> None:
         kind, link = event.kind, event.link
-        if kind is _ARRIVED or kind is _SAID:
+        if kind is _CAME:
             served = None if link is None else self.links.get(link)
-            if served is not None:
-                served.delivered(event.delivery)  # type: ignore[arg-type] # that of its link
+            if isinstance(served, Incoming) and event.run is not None:
+                served.came(event.run)
+        elif kind is _SAID:
+            served = None if link is None else self.links.get(link)
+            if isinstance(served, Outgoing):
+                served.said(event.said)
+        elif kind is _ARRIVED:
+            served = None if link is None else self.links.get(link)
+            if not isinstance(served, Outgoing | None) and event.delivery is not None:
+                served.delivered(event.delivery)
         elif kind is _FLOWED:
             if link in self.links:
                 self.links[link].flowed()

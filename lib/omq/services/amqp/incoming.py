@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from omq.amqp.delivery import Incoming as Delivery
+from omq.amqp.delivery import Run
 from omq.amqp.links import MASK, Receiver
 from omq.amqp.states import ACCEPTED_STATE
 from omq.base.errors import OmqError
@@ -36,19 +36,12 @@ from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.put_outcomes import PutOutcomes
 from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.targets import destination, own_target, target
+from omq.services.amqp.transfer import Transfer, messages
 from omq.services.amqp.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
     from omq.services.amqp.transactions import Transaction
-
-
-@dataclass(slots=True)
-class _Transfer:
-    """A message that is whole here."""
-    delivery: Delivery
-    arrived: Arrived
-    settled: bool
 
 
 class Incoming:
@@ -58,13 +51,13 @@ class Incoming:
         self._session, self._link, self._host = session, link, session.host
         self._address: Address | None = None  # each message has its own
         self._opened = False
-        self._waiting: deque[_Transfer] = deque()
+        self._waiting: deque[Transfer] = deque()
         assert session.user is not None
         self._user = session.user.name
         self._most = session.host.policy.settings.amqp_message_bytes_max
         self._room = session.host.room(self._user)
         self._folder = session.host.context.paths.temp
-        self._small_max = min(PIECES_BYTES, self._most + translation.HEAD_BYTES_MAX)
+        link.run_bytes_max = min(PIECES_BYTES, self._most + translation.HEAD_BYTES_MAX)
         self._patterns = translation.Patterns(self._user, self._host.threshold)
         self._answers = PutOutcomes(session, self._user)
         self._arriving = self._arrival()
@@ -106,9 +99,6 @@ class Incoming:
             return
         if self._credit <= 0:
             self._session.drop(self._link, "amqp:link:transfer-limit-exceeded", "it had no credit")
-        elif (len(chunks) == 1 and not delivery.partial and 0 < len(chunks[0]) <= self._small_max
-              and not self._arriving.size):
-            self._small(delivery)
         else:
             self._read(delivery)
 
@@ -133,27 +123,55 @@ class Incoming:
         if not self._session.gone:
             self._session.kick()
 
-    def _small(self, delivery: Delivery) -> None:
-        """All of it came in one frame: as `_whole`, without an Arrival."""
-        data = self._link.take_whole()
+    def came(self, run: Run) -> None:
+        """Small ones, each whole: as `_whole`, without an Arrival. Their credit was looked at."""
+        if self._over:
+            return
+        deliveries, payloads, settled = run
+        if deliveries[0].outcome == TRANSACTIONAL:
+            self._came_in_transaction(deliveries[0], payloads[0], settled=settled)
+            return
+        self._credit -= len(deliveries)
+        left, usual, waiting, parts = (
+            self._room.left, self._usual, self._waiting, self._patterns.parts)
+        held = answered = 0
+        for delivery, data in zip(deliveries, payloads, strict=True):
+            size = len(data) + OVERHEAD_BYTES
+            if size != usual:
+                usual = max(size, usual // 2)
+            if len(data) > left:
+                self._answers.no_room(delivery)
+                continue
+            try:
+                said, body = parts(data, settled=settled)
+            except Untranslatable as error:
+                self._answers.rejected(delivery, error.condition, error.reason)
+                answered += 1
+                continue
+            left -= size
+            held += size
+            waiting.append(Transfer(delivery, said, body, size, settled))
+        self._usual = usual
+        self._room.hold(held)
+        self._session.to_put.add(self)
+        if answered:
+            self.flowed()
+
+    def _came_in_transaction(self, delivery: Delivery, data: bytes, *, settled: bool) -> None:
         self._credit -= 1
-        size, settled = len(data) + OVERHEAD_BYTES, delivery.settled
-        if size != self._usual:
-            self._usual = max(size, self._usual // 2)
-        if self._room.lacks(len(data)):
+        size = len(data) + OVERHEAD_BYTES
+        self._usual = max(size, self._usual // 2)
+        if len(data) > self._room.left:
             self._answers.no_room(delivery)
             return
-        transaction = None
         try:
-            if delivery.outcome == TRANSACTIONAL:
-                transaction = self._session.transactions.of(delivery)
+            transaction = self._session.transactions.of(delivery)
             message = self._patterns.message(data, settled=settled)
         except Untranslatable as error:
             self._answers.rejected(delivery, error.condition, error.reason)
             self.flowed()
             return
-        self._room.hold(size)
-        self._arrived(_Transfer(delivery, Arrived(message, None, size, 0), settled), transaction)
+        self._enrol(delivery, Arrived(message, None, size, 0), transaction)
 
     def _whole(self, delivery: Delivery) -> None:
         arriving, self._arriving = self._arriving, self._arrival()
@@ -180,26 +198,25 @@ class Incoming:
             return
         arrived.size += OVERHEAD_BYTES
         self._room.hold(OVERHEAD_BYTES)
-        self._arrived(_Transfer(delivery, arrived, settled), transaction)
-
-    def _arrived(self, transfer: _Transfer, transaction: Transaction | None) -> None:
         if transaction is None:
-            self._waiting.append(transfer)
+            self._waiting.append(Transfer(
+                delivery, arrived.message, None, arrived.size, settled, arrived))
             self._session.to_put.add(self)
         else:
-            self._give(transfer.arrived)
-            transaction.put(transfer.arrived, self._address.queues if self._address else ())
-            self._answers.in_transaction(transfer.delivery, transaction.name)
-            self.flowed()
+            self._room.release(arrived.size)
+            self._room.unfile(arrived.filed)
+            self._enrol(delivery, arrived, transaction)
 
-    def _give(self, arrived: Arrived) -> None:
-        """It is no more this link's."""
-        self._room.release(arrived.size)
-        self._room.unfile(arrived.filed)
+    def _enrol(self, delivery: Delivery, arrived: Arrived, transaction: Transaction) -> None:
+        transaction.put(arrived, self._address.queues if self._address else ())
+        self._answers.in_transaction(delivery, transaction.name)
+        self.flowed()
 
-    def _done_with(self, transfer: _Transfer) -> None:
-        self._give(transfer.arrived)
-        transfer.arrived.close()
+    def _done_with(self, transfer: Transfer) -> None:
+        self._room.release(transfer.size)
+        if transfer.arrived is not None:
+            self._room.unfile(transfer.arrived.filed)
+            transfer.arrived.close()
 
     def flowed(self) -> None:
         """Give credit for what there is room for."""
@@ -252,15 +269,15 @@ class Incoming:
         address = self._address
         if address is not None:
             some = [*islice(self._waiting, self._host.policy.settings.amqp_batch_messages_max)]
-            if all(each.arrived.file is None for each in some) and self._host.quick.begin(
-                    address.queues, [each.arrived.message for each in some],
-                    lambda told: self._quickly(some, told)):
+            if all(each.arrived is None or each.arrived.file is None for each in some) and (
+                    self._host.quick.begin(address.queues, messages(some),
+                                           lambda told: self._quickly(some, told))):
                 self._under_way = len(some)
                 return
         self._serving = True
         self._stirred.set()
 
-    def _quickly(self, some: list[_Transfer], told: list[PutResult]) -> None:
+    def _quickly(self, some: list[Transfer], told: list[PutResult]) -> None:
         """They are put, without the task."""
         try:
             self._told_of(some, told)
@@ -318,11 +335,11 @@ class Incoming:
     async def _put_some(self) -> None:
         settings = self._host.policy.settings
         some = [*islice(self._waiting, settings.amqp_batch_messages_max)]
-        name = destination(some[0].arrived.message)
+        name = destination(some[0].said)
         if self._address is None:
-            some = [*takewhile(lambda each: destination(each.arrived.message) == name, some)]
+            some = [*takewhile(lambda each: destination(each.said) == name, some)]
         self._under_way = len(some)
-        told = await self._told(name, [(each.arrived.message, each.arrived.file) for each in some])
+        told = await self._told(name, [(each.message, each.file) for each in some])
         self._told_of(some, told)
         if told and told[-1].fate is Fate.LATER:
             if self._over:
@@ -336,26 +353,28 @@ class Incoming:
         self.flowed()
         self._session.kick()
 
-    def _told_of(self, some: list[_Transfer], told: list[PutResult]) -> None:
+    def _told_of(self, some: list[Transfer], told: list[PutResult]) -> None:
         """Those that have a fate are answered, and gone from here."""
         self._under_way = 0
         size = filed = 0
+        put: list[Delivery] = []
         try:
             for each, fate in zip(some, told, strict=False):
                 if fate.fate is Fate.LATER:
                     break
                 self._waiting.popleft()
-                size += each.arrived.size
-                filed += each.arrived.filed
-                if each.arrived.file is not None:
+                size += each.size
+                if each.arrived is not None:
+                    filed += each.arrived.filed
                     each.arrived.close()
                 if fate.fate is Fate.PUT:
-                    if not self._over:
-                        each.delivery.say(ACCEPTED_STATE)
+                    put.append(each.delivery)
                 elif not self._over:
                     self._answers.told(each.delivery, fate)
                 elif fate.fate is Fate.REFUSED:
                     self._answers.refused(str(fate.error))
+            if put and not self._over:
+                self._link.session.settled_run(put, ACCEPTED_STATE)
         finally:
             self._room.release(size)
             if filed:

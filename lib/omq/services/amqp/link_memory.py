@@ -25,10 +25,11 @@ class LinkMemory:
         """There is too much of this user already."""
         return self.free < 0 or self._disk.free(self._user) < 0
 
-    def lacks(self, size: int) -> bool:
-        """Whether it would be `full` with so many bytes more."""
+    @property
+    def left(self) -> int:
+        """Bytes that may be taken now without being `full`; below 0: not even none."""
         user = self._user
-        return self._memory.free(user) < size or self._disk.free(user) < 0
+        return -1 if self._disk.free(user) < 0 else self._memory.free(user)
 
     def hold(self, size: int) -> None:
         self._held += size

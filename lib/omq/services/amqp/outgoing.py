@@ -19,7 +19,7 @@ An outcome that the client wants confirmed (it settles second) is confirmed when
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from omq.amqp.delivery import Outgoing as Delivery
@@ -63,26 +63,28 @@ class Outgoing(Enrolling):
 
     # in the event loop, from the session
 
-    def delivered(self, delivery: Delivery) -> None:
+    def said(self, deliveries: Sequence[Delivery]) -> None:
         """`room_again` comes after the last one of those that came together."""
-        tag = delivery.tag
-        known = self._unsettled.get(tag)
         self._session.stir(self)
-        if known is None:
-            return
-        state = delivery.outcome
-        if state == TRANSACTIONAL:
-            self._enrol(delivery, known)
-            return
-        if state not in TERMINAL and not delivery.settled:
-            return
-        if self._pouring is delivery:
-            self._break_off()
-        del self._unsettled[tag]
-        self._say(known, outcome(delivery))
-        if not delivery.settled and self._taker is not None:
-            self._confirming[tag] = delivery
-            self._to_confirm.append(tag)
+        unsettled = self._unsettled
+        for delivery in deliveries:
+            tag, state = delivery.tag, delivery.outcome
+            known = unsettled.get(tag)
+            if known is None:
+                continue
+            if state == TRANSACTIONAL:
+                self._enrol(delivery, known)
+                continue
+            if state not in TERMINAL and not delivery.settled:
+                continue
+            if self._pouring is delivery:
+                self._break_off()
+            del unsettled[tag]
+            if known.native is not None:
+                self._says.append((known.native, outcome(delivery)))
+            if not delivery.settled and self._taker is not None:
+                self._confirming[tag] = delivery
+                self._to_confirm.append(tag)
 
     def _break_off(self) -> None:
         """The delivery under way does not come to its end."""

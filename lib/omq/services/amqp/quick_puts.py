@@ -31,6 +31,7 @@ from typing import Final
 from omq.base.errors import OmqError, QueueGone
 from omq.ipc.client import parked_puts
 from omq.ipc.client.connection import Client
+from omq.ipc.wire.alike import Alike, joined
 from omq.ipc.wire.outgoing import Outgoing
 from omq.services.amqp.putter import (
     TOGETHER_BYTES,
@@ -71,6 +72,18 @@ class _Line:
     listening: int = -1
 
 
+def _quick(messages: Sequence[Outgoing]) -> bool:
+    """Whether each is small, wants no reply and is put now."""
+    if isinstance(messages, Alike):
+        if max(map(len, messages.bodies)) > TOGETHER_BYTES:
+            return False
+        messages = (messages.pattern,)
+    for each in messages:
+        if len(each.body) > TOGETHER_BYTES or each.reply_to or each.delay_s:
+            return False
+    return True
+
+
 class QuickPuts:
     """See the module. For the event loop, but `close`. `most`: connections; `together`: messages of
     several links in one request."""
@@ -91,9 +104,8 @@ class QuickPuts:
         """Whether they go this way, and `heard` comes."""
         if len(queues) != 1 or self._never:
             return False
-        for each in messages:
-            if len(each.body) > TOGETHER_BYTES or each.reply_to or each.delay_s:
-                return False
+        if not _quick(messages):
+            return False
         if not self._lines:
             self._open()
             return False
@@ -189,8 +201,8 @@ class QuickPuts:
 
     def _send(self, line: _Line, queue: str, batches: list[_Batch]) -> None:
         line.queue, line.batches, line.told = queue, batches, []
-        line.messages = batches[0].messages if len(batches) == 1 else [
-            each for batch in batches for each in batch.messages]
+        line.messages = batches[0].messages if len(batches) == 1 else joined(
+            [each.messages for each in batches])
         self._next(line)
 
     def _next(self, line: _Line) -> None:

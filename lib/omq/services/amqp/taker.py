@@ -31,6 +31,7 @@ from omq.ipc.client.message import Message
 from omq.ipc.client.reader import Reader
 from omq.services.amqp import translation
 from omq.services.amqp.arrival import PIECES_BYTES
+from omq.services.amqp.heads import Heads
 from omq.services.amqp.reader_turns import After, ReaderTurns
 from omq.services.amqp.untranslatable import Untranslatable
 from omq.services.daemon.thread_pool import ThreadPool
@@ -76,6 +77,7 @@ class Taker(ReaderTurns):
         self._ear = ear
         self._batch_max = settings.amqp_batch_messages_max
         self._size_max = settings.amqp_message_bytes_max
+        self._heads = Heads()
         self._found: deque[Message] = deque()  # taken, and not handed over
         self._pouring: tuple[Message, Iterator[bytes]] | None = None  # in pieces
         self._calls: deque[Call] = deque()
@@ -353,7 +355,7 @@ class Taker(ReaderTurns):
                 fits_link(len(head) + message.size + len(foot), self._message_max)
                 self._pouring = message, chain(message.pieces(), [foot] if foot else [])
                 return TakenMessage(message, head, ends=False)
-            data = translation.encoded(message)
+            data = self._heads.encoded(message)
             fits_link(len(data), self._message_max)
             return TakenMessage(message, data)
         except (BodyUnavailable, BodyDamaged, Untranslatable) as error:

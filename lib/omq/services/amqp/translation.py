@@ -87,21 +87,27 @@ class Patterns:
 
     def message(self, data: bytes, *, settled: bool) -> Outgoing:
         """As `decoded`. Untranslatable."""
+        made, body = self.parts(data, settled=settled)
+        return made if body is None else made.with_body(body)
+
+    def parts(self, data: bytes, *, settled: bool) -> tuple[Outgoing, bytes | None]:
+        """The same message; or a pattern, the same object for all that say the same, and a body.
+        Untranslatable."""
         terms = self._terms[settled]
         at = body_at(data)
         if at < 0 or len(data) - at > terms.threshold:
-            return decoded(data, terms)
+            return decoded(data, terms), None
         # Before a body are 5 bytes of its section, or 8: then the fifth is its code, 0xB0.
         said = data[: at - (8 if data[at - 5] else 5)], settled
         pattern = self._known.get(said)
         if pattern is not None:
-            return pattern.with_body(data[at:])
+            return pattern, data[at:]
         made = decoded(data, terms)
         if made.expiry_s is None and not made.message_id and not made.correlation_id:
             if len(self._known) >= PATTERNS_MAX:
                 self._known.clear()
             self._known[said] = made.with_body(b"")
-        return made
+        return made, None
 
 
 def _outgoing(message: Sections, terms: Terms, kind: str, foot: bytes) -> Outgoing:
