@@ -114,8 +114,8 @@ class Incoming:
 
     def _read(self, delivery: Delivery) -> None:
         arriving = self._arriving
-        while not arriving.busy and (chunk := self._link.recv()):
-            arriving.take(chunk)
+        while not arriving.busy and delivery.chunks and self._link.current is delivery:
+            arriving.take(self._link.recv())
         if arriving.busy or delivery.partial or delivery.chunks or not arriving.flushed():
             return
         self._whole(delivery)
@@ -183,6 +183,7 @@ class Incoming:
         self._arrived(_Transfer(delivery, arrived, settled), transaction)
 
     def _arrived(self, transfer: _Transfer, transaction: Transaction | None) -> None:
+        transfer.delivery.fields = b""  # it was read, and no room is reckoned for it
         if transaction is None:
             self._waiting.append(transfer)
             self._session.to_put.add(self)
