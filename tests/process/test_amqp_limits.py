@@ -58,7 +58,6 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpWorld]:
                     amqp_memory_bytes_max=4 << 20, amqp_user_memory_bytes_max=2 << 20,
                     amqp_files_bytes_max=4 << 20, amqp_user_files_bytes_max=2 << 20,
                     amqp_idle_timeout_s=4, amqp_close_timeout_s=1, amqp_user_temporaries_max=3,
-                    amqp_outgoing_bytes_max=1 << 20,
                     amqp_user_receivers_max=5) as made:
         yield made
 
@@ -254,33 +253,6 @@ def test_one_slow_client_has_few_large_messages_in_memory(tmp_path: Path) -> Non
         await_depth(world, "B", 80)
 
 
-BEGIN = frame(0x11, NULL, ZERO, b"\x70" + u32(9), b"\x70" + u32(9))
-ECHO = frame(0x13, NULL, b"\x70" + u32(9), ZERO, b"\x70" + u32(9), *[NULL] * 5, TRUE)
-
-
-@pytest.mark.parametrize("asked", [
-    ECHO, attach(0, "NOSUCH") + frame(0x16, ZERO, TRUE),
-    b"".join(each[:7] + b"\1" + each[8:] for each in (BEGIN, frame(0x17)))],
-    ids=["echo", "attach", "begin"])
-def test_who_does_not_read_what_it_has_asked_for(world: AmqpWorld, asked: bytes) -> None:
-    """Its line is read no further: it cannot ask without end."""
-    data = asked * 1000
-    with socket.socket() as line:
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            line.setsockopt(socket.SOL_SOCKET, option, 8192)
-        line.connect(("127.0.0.1", world.await_port()))
-        line.sendall(OPENED)
-        line.settimeout(1)
-        sent = 0
-        with pytest.raises((TimeoutError, ConnectionError)):  # cut off, when it is silent as well
-            while sent < 48 << 20:
-                sent += line.send(data[sent % len(data) :])
-        assert sent < 16 << 20
-    client = BlockingConnection(world.url, timeout=WAIT_S)
-    client.create_sender("A").send(Message(body=b"x"))
-    client.close()
-
-
 def test_what_links_say_of_themselves_is_memory_of_their_user(
         world: AmqpWorld, lined: Callable[[bytes], Line]) -> None:
     """A few of them would hold more than all messages may. What is refused is not read; a link that
@@ -298,17 +270,6 @@ def test_what_links_say_of_themselves_is_memory_of_their_user(
     granted = GRANTED[1:]  # whatever its handle is
     line.until_count(granted, 1 + line.heard.partition(b"link9")[0].count(granted))
     assert line.heard.count(b"amqp:resource-limit-exceeded") == 1
-
-
-def test_a_transfer_of_which_some_frames_are_empty_is_whole(
-        world: AmqpWorld, lined: Callable[[bytes], Line]) -> None:
-    line = lined(attach(0, "A"))
-    line.until(GRANTED)
-    parts = [MESSAGE[:3], b"", b"", MESSAGE[3:], b""]
-    line.line.sendall(b"".join(
-        frame(0x14, ZERO, ZERO, b"\xa0\x01t", ZERO, NULL, TRUE if n < len(parts) - 1 else NULL,
-              payload=each) for n, each in enumerate(parts)))
-    await_depth(world, "A", 1)
 
 
 # ends

@@ -209,7 +209,7 @@ class Connection:
 
     def event(self, frames_max: int = -1) -> Event | None:
         """The next one; None: there is none until more comes, or (`more`) so many frames meant
-        nothing and those behind them were not looked at."""
+        nothing and what follows was not looked at."""
         frame, left = self._frames, frames_max
         self.more = False
         try:

@@ -4,8 +4,9 @@
     code        its upper half: how many bytes follow, or how many bytes hold their number
 
 Invariants: 1. nothing outside `at` to `end` is read; 2. no value costs more than a small multiple
-of its bytes: a count never exceeds the bytes that are there, and all arrays in what `over` was given
-have at most _NO_BYTES_MAX elements without bytes together; 3. nesting deeper than DEPTH_MAX is refused.
+of its bytes: a count never exceeds the bytes that are there, and the arrays in what `over` was
+given have at most _NO_BYTES_MAX elements without bytes together; 3. nesting deeper than DEPTH_MAX
+is refused.
 
 Errors: Malformed, whatever the bytes are.
 """

@@ -114,8 +114,8 @@ class Incoming:
 
     def _read(self, delivery: Delivery) -> None:
         arriving = self._arriving
-        while not arriving.busy and delivery.chunks and self._link.current is delivery:
-            arriving.take(self._link.recv())
+        while not arriving.busy and (chunk := self._link.recv()):
+            arriving.take(chunk)
         if arriving.busy or delivery.partial or delivery.chunks or not arriving.flushed():
             return
         self._whole(delivery)

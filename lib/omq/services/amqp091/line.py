@@ -22,8 +22,8 @@ from omq.base import events
 from omq.base.event_log import ERROR
 from omq.fast.amqp091_frames import Frames
 from omq.format.amqp_types import Malformed
-from omq.services.amqp091 import frames
 from omq.services.amqp.host import TURN_S
+from omq.services.amqp091 import frames
 from omq.services.amqp091.frames import Broken, broken_by
 from omq.services.daemon.daemon import last_trace
 
