@@ -143,11 +143,11 @@ def test_a_line_that_is_not_read_is_not_read_and_not_silent() -> None:
             line.waits -= 1000
             session._look_at_line()
             engine.tick(now)
-        assert not engine.finished
+        finished = [engine.finished]
         for now in (160.0, 220.0):
             session._look_at_line()
             engine.tick(now)
-        assert engine.finished
+        assert [*finished, engine.finished] == [False, True]
         line.waits = 0
         session._stop_or_read(engine)
         assert not line.stopped()
