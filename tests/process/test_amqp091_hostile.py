@@ -18,6 +18,7 @@ import trustme
 
 from omq.format.index import EntryState
 from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world, needs_proton
+from tests.process.instance import MANAGER
 from tests.waiting import until
 
 needs_proton()
@@ -117,6 +118,74 @@ def test_who_does_not_read_what_it_has_asked_for(world: AmqpWorld, asks: str) ->
                 sent += line.send(data[sent % len(data) :])
         assert sent < 32 << 20
     connected(world).channel().queue_declare("A", passive=True)
+
+
+def test_who_ends_half_of_its_line_and_does_not_read(world: AmqpWorld) -> None:
+    """It wants no heart-beats either: what it holds comes back all the same."""
+    with world.connect() as native:
+        for _ in range(UNSETTLED):
+            native.put("A", bytes(3_000_000))
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        line.connect(("127.0.0.1", world.await_port()))
+        line.sendall(opening() + frame.marshal(commands.Basic.Consume(queue="A", nowait=True), 1))
+        until(lambda: active(world), world.said)
+        line.shutdown(socket.SHUT_WR)
+        until(lambda: not active(world), world.said)
+
+
+def test_frames_of_a_body_without_bytes_are_not_kept(world: AmqpWorld) -> None:
+    before = own_kib(world)
+    with raw(world) as client:
+        client.says(commands.Basic.Publish(routing_key="A"),
+                    header.ContentHeader(0, 2, commands.Basic.Properties()))
+        empty = b"\x03\x00\x01\0\0\0\0\xce" * 10_000
+        for _ in range(100):
+            client.line.sendall(empty)
+        client.says(commands.Channel.Open(), channel=2)
+        client.awaits(commands.Channel.OpenOk)
+        assert own_kib(world) - before < 4_000
+        client.line.sendall(b"\x03\x00\x01\0\0\0\1a\xce" + b"\x03\x00\x01\0\0\0\1b\xce")
+        client.says(commands.Queue.Declare(queue="A", passive=True))
+        client.awaits(commands.Queue.DeclareOk)
+    assert [message.body for message in world.left("A")] == [b"ab"]
+
+
+def test_a_header_on_each_channel_is_memory_too(world: AmqpWorld) -> None:
+    """And their contents never come."""
+    properties = commands.Basic.Properties(headers={"x": "y" * 60_000})
+    with raw(world) as client:
+        with suppress(ConnectionError):
+            for number in range(2, 200):
+                client.says(commands.Channel.Open(), commands.Basic.Publish(routing_key="A"),
+                            header.ContentHeader(0, 1, properties), channel=number)
+        closed = client.awaits(commands.Connection.Close)
+        assert closed.reply_code == 506 and "amqp_memory_bytes_max" in closed.reply_text
+
+
+def test_questions_of_all_channels_that_wait_are_bounded(world: AmqpWorld) -> None:
+    """A manager that does not answer, and large tables in what it is asked for: the line is read
+    no further."""
+    asked = commands.Queue.Declare(queue="A", passive=True)
+    large = commands.Queue.Declare(queue="A", arguments={f"{n:05}": None for n in range(7000)})
+    with raw(world) as client:
+        client.line.sendall(b"".join(
+            frame.marshal(commands.Channel.Open(), number) for number in range(2, 256)))
+        for _ in range(2, 256):
+            client.awaits(commands.Channel.OpenOk)
+        manager = world.children[MANAGER]
+        os.kill(manager.pid, signal.SIGSTOP)
+        try:
+            client.line.settimeout(2)
+            sent = 0
+            with pytest.raises(TimeoutError):
+                for number in range(1, 256):
+                    client.says(asked, large, channel=number)
+                    sent += 1
+            assert sent < 200
+        finally:
+            os.kill(manager.pid, signal.SIGCONT)
+    world.ready()
 
 
 @pytest.mark.parametrize("head", [60_000, 0])

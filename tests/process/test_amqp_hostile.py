@@ -23,7 +23,15 @@ needs_proton()
 from proton import ConnectionException, Message, SSLDomain  # noqa: E402
 from proton.utils import BlockingConnection  # noqa: E402
 
-from tests.process.amqp_frames import mutated  # noqa: E402
+from tests.process.amqp_frames import (  # noqa: E402
+    NULL,
+    OPENED,
+    TRUE,
+    ZERO,
+    frame,
+    mutated,
+    u32,
+)
 
 WAIT_S = 120
 FRAMES = int(os.environ.get("OMQ_AMQP_FRAMES", "10000"))
@@ -202,6 +210,32 @@ def test_who_does_not_read_holds_nobody_up(world: AmqpWorld, other: None) -> Non
         with world.connect() as native, native.reader("A", batch=50) as reader:
             assert len(reader.next(timeout_s=WAIT_S)) > 0
     world.left("A")
+
+
+ECHO = frame(0x13, NULL, b"\x70" + u32(9), ZERO, b"\x70" + u32(9), *[NULL] * 5, TRUE)
+
+
+def test_who_does_not_read_what_it_has_asked_for(world: AmqpWorld, other: None) -> None:
+    """Its line is read no further: it cannot ask without end."""
+    data = ECHO * 1000
+    with socket.socket() as line:
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            line.setsockopt(socket.SOL_SOCKET, option, 8192)
+        line.connect(("127.0.0.1", world.await_port()))
+        line.sendall(OPENED)
+        line.settimeout(1)
+        sent = stuck = 0
+        with contextlib.suppress(ConnectionError):  # cut off, for it is silent then
+            while sent < 24 << 20 and stuck < 3:
+                try:
+                    sent += line.send(data[sent % len(data) :])
+                    stuck = 0
+                except TimeoutError:  # perhaps it is only late; others have their turns
+                    client = BlockingConnection(world.url, timeout=WAIT_S)
+                    client.create_sender("A").send(Message(body=b"x"))
+                    client.close()
+                    stuck += 1
+        assert sent < 24 << 20
 
 
 def taker(credit: int) -> bytes:

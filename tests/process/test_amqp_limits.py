@@ -253,6 +253,25 @@ def test_one_slow_client_has_few_large_messages_in_memory(tmp_path: Path) -> Non
         await_depth(world, "B", 80)
 
 
+def test_what_links_say_of_themselves_is_memory_of_their_user(
+        world: AmqpWorld, lined: Callable[[bytes], Line]) -> None:
+    """A few of them would hold more than all messages may. What is refused is not read; a link that
+    has ended gives back what it had."""
+    small, large = (b"\xd1" + u32(16 + count) + u32(2) + b"\xa3\x01x\xd0" + u32(4 + count)
+                    + u32(count) + b"\x45" * count for count in (10_000, 40_000))
+    line = lined(attach(0, "A", properties=large))
+    line.until(b"no room for what it says of itself")
+    line = lined(b"".join(attach(n, "A", properties=small) for n in range(4)))
+    line.until(b"no room for what it says of itself")
+    assert line.heard.count(b"amqp:resource-limit-exceeded") == 1
+    line.line.sendall(b"".join(frame(0x16, b"\x52" + bytes((n,)), TRUE) for n in range(3))
+                      + attach(9, "A", properties=small))
+    line.until(b"link9")
+    granted = GRANTED[1:]  # whatever its handle is
+    line.until_count(granted, 1 + line.heard.partition(b"link9")[0].count(granted))
+    assert line.heard.count(b"amqp:resource-limit-exceeded") == 1
+
+
 # ends
 
 

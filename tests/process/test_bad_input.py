@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import smtplib
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ from omq.format import poolctrl
 from omq.format.wire import REQUEST, REQUEST_MAGIC, REQUEST_TYPE, VERSION, WAKE_TYPE
 from omq.storage.segment import read_ids
 from tests.process.instance import MANAGER, Instance
-from tests.process.processes import start, start_program
+from tests.process.processes import WAIT_S, start, start_program
 from tests.waiting import until
 
 NOBODY = 65534
@@ -246,6 +248,45 @@ def test_a_port_in_use_is_said(omq_instance: Instance, tmp_path: Path) -> None:
         assert server.wait() == Exit.UNAVAILABLE, (tmp_path / "smtp").read_text()
         assert f"127.0.0.1 port {port}" in (tmp_path / "smtp").read_text()
     omq_instance.ready()
+
+
+def test_a_stop_of_smtp_does_not_wait_for_a_manager_that_is_stopped(omq_instance: Instance
+                                                                    ) -> None:
+    """At a shutdown of the host nobody lets the manager go on. A mail that is being put then is not
+    acknowledged, so its client sends it again; one that was acknowledged is there."""
+    omq_instance.queues("[ROUTER]\n\n[POISON]\n")
+    conf = omq_instance.conf / "omq.conf"
+    conf.write_text(conf.read_text().replace(
+        "drain_timeout_s = 2", "drain_timeout_s = 3000\nstop_timeout_s = 3600")
+        + "[mail]\nsmtp_listen_port = 0\n")
+    (omq_instance.conf / "routes.conf").write_text("[local]\ndomains = here.test\nusers = *\n")
+    manager = omq_instance.start()
+    omq_instance.ready()
+    server = omq_instance.start("smtp.server")
+    place = omq_instance.paths.run / "smtp.port"
+    until(lambda: place.exists() or not server.running, omq_instance.said)
+    port = int(place.read_text().split()[1])
+    client = smtplib.SMTP("127.0.0.1", port, local_hostname="client.test", timeout=WAIT_S)
+    client.sendmail("s@x", ["a@here.test"], b"Subject: first\r\n\r\n")
+    os.kill(manager.pid, signal.SIGSTOP)
+    try:
+        client.mail("s@x")
+        client.rcpt("a@here.test")
+        client.putcmd("DATA")
+        assert client.getreply()[0] == 354
+        client.send(b"Subject: second\r\n\r\n.\r\n")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0, omq_instance.said()
+    finally:
+        os.kill(manager.pid, signal.SIGCONT)
+    with pytest.raises(smtplib.SMTPServerDisconnected):
+        client.getreply()
+    client.close()
+    assert any("has not answered for mails" in each["reason"]
+               for each in omq_instance.events(1008) if each.get("at") == "stop")
+    omq_instance.ready()
+    found = [message.body for message in omq_instance.drain("ROUTER")]
+    assert b"Subject: first" in found[0] and len(found) in (1, 2)
 
 
 def test_a_pid_file_that_cannot_be_written_ends_nothing(omq_instance: Instance) -> None:

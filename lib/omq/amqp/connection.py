@@ -23,6 +23,7 @@ Errors: Malformed, with the condition that ends the connection.
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import count
 from typing import Any, Final
 
@@ -108,7 +109,8 @@ class Connection:
         self._greeted = self._header_said = self._failed = False
         self._start = b""
         self._frames = Frames(max(FRAME_BYTES_MIN, max_frame_size))
-        self._ready: list[Event] = []
+        self._ready: deque[Event] = deque()
+        self.more = False  # `event` stopped at `frames_max`
         self._heard = self._spoke = False  # since the last tick
         self._heard_at = self._spoke_at = -1.0
 
@@ -146,6 +148,11 @@ class Connection:
     def finished(self) -> bool:
         """Nothing more is written; the line may be closed when all is sent."""
         return self._failed or (self.closed and self.ended)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that go out whatever the peer says: it has only to read them."""
+        return len(self.out)
 
     @property
     def pending(self) -> int:
@@ -200,12 +207,24 @@ class Connection:
         if data:
             self._frames.feed(data)
 
-    def event(self) -> Event | None:
-        """The next one; None: there is none until more comes."""
-        frame = self._frames
+    def hears(self) -> None:
+        """The peer counts as heard now: who reads its bytes has let them wait."""
+        self._heard = True
+
+    def event(self, frames_max: int = -1) -> Event | None:
+        """The next one; None: there is none until more comes, or (`more`) so many frames meant
+        nothing and what follows was not looked at."""
+        frame, left = self._frames, frames_max
+        self.more = False
         try:
             while not self._ready:
-                if self._failed or self.ended or not frame.next():
+                if self._failed or self.ended:
+                    return None
+                if not left:
+                    self.more = True
+                    return None
+                left -= 1
+                if not frame.next():
                     return None
                 if frame.code in _FREQUENT and self.began and not self.closed:  # as `_frame` would
                     session = self._remote.get(frame.channel)
@@ -230,7 +249,7 @@ class Connection:
                 self._frame(frame)
         except Malformed as wrong:
             self._fail(wrong.condition, str(wrong))
-        return self._ready.pop(0) if self._ready else None
+        return self._ready.popleft() if self._ready else None
 
     # within
 

@@ -49,6 +49,7 @@ class Link:
         self.remote_source, self.remote_target = Terminus(SOURCE, []), Terminus(TARGET, [])
         self.remote_properties: dict[Any, Any] = {}
         self._raw: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+        self.said_bytes = 0  # of what the peer says that is kept
 
     def read(self) -> None:
         """What the peer says of both ends and of itself, into `remote_source`, `remote_target`,
@@ -61,6 +62,12 @@ class Link:
             raise Malformed("properties of a link are a map")
         self.remote_properties = found or {}
 
+    def forget(self) -> None:
+        """What the peer said of it is not needed any more."""
+        self._raw, self.remote_properties = (b"", b"", b""), {}
+        self.source = self.target = None
+        self.remote_source, self.remote_target = Terminus(SOURCE, []), Terminus(TARGET, [])
+
     def came(self, fields: list[Any]) -> None:
         """The attach of the peer. Malformed."""
         self.attached = True
@@ -68,6 +75,7 @@ class Link:
         self.remote_snd_settle_mode = int(field(fields, 3, Ubyte, MIXED))
         self._raw = (field(fields, 5, bytes, b""), field(fields, 6, bytes, b""),
                      field(fields, 13, bytes, b""))
+        self.said_bytes = len(self.name) + sum(map(len, self._raw))
         if self.receives:
             self.delivery_count = int(field(fields, 9, Uint, 0))
         self.remote_max_message_size = int(field(fields, 10, Ulong, 0))

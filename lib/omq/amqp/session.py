@@ -19,7 +19,7 @@ from omq.amqp.links import MASK, Link, Receiver, Sender, flow_frame
 from omq.amqp.states import Condition, error, fitted, within
 from omq.fast import amqp_sending
 from omq.fast.amqp_sending import disposition
-from omq.format.amqp_performatives import BEGIN, END
+from omq.format.amqp_performatives import BEGIN, END, RECEIVED
 from omq.format.amqp_types import Malformed, Uint, Ushort
 
 if TYPE_CHECKING:
@@ -352,7 +352,11 @@ class Session:
             link.unread.pop()
 
     def disposed(self, frame: Frames) -> list[list[Outgoing]]:
-        """What of a range has a new state, or is settled: neighbours of one link together."""
+        """What of a range has a new state, or is settled: neighbours of one link together. RECEIVED
+        is a state for a link that is resumed, which is not there: it says nothing, and is
+        forgotten."""
+        if frame.settled != 1 and (frame.outcome < 0 or frame.outcome == RECEIVED):
+            return []
         first, last = frame.delivery_id, frame.last_id
         table: dict[int, Any] = self.outgoing if frame.role == 1 else self.incoming
         ids: list[int]

@@ -4,6 +4,7 @@ cdef dict _symbols, _CONSTANTS, _WHOLE, _OTHER
 cdef class Decoder:
     cdef public bytes data
     cdef public Py_ssize_t at, end, stop
+    cdef Py_ssize_t _no_bytes
     cdef public object named
     cpdef int over(self, bytes data, Py_ssize_t at, Py_ssize_t end) except -1
     cpdef object value(self, Py_ssize_t depth=*)

@@ -4,8 +4,9 @@
     code        its upper half: how many bytes follow, or how many bytes hold their number
 
 Invariants: 1. nothing outside `at` to `end` is read; 2. no value costs more than a small multiple
-of its bytes: a count never exceeds the bytes that are there, and an array has at most _NO_BYTES_MAX
-elements without bytes; 3. nesting deeper than DEPTH_MAX is refused.
+of its bytes: a count never exceeds the bytes that are there, and the arrays in what `over` was
+given have at most _NO_BYTES_MAX elements without bytes together; 3. nesting deeper than DEPTH_MAX
+is refused.
 
 Errors: Malformed, whatever the bytes are.
 """
@@ -32,12 +33,13 @@ class Decoder:
     def __init__(self) -> None:
         self.data = b""
         self.at = self.end = 0
+        self._no_bytes = 0  # elements without bytes that there may yet be
 
     def over(self, data: bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> None:
         """These bytes are to be read."""
         if at < 0 or end > len(data) or at > end:
             raise Malformed("bytes beyond the end")
-        self.data, self.at, self.end = data, at, end
+        self.data, self.at, self.end, self._no_bytes = data, at, end, _NO_BYTES_MAX
 
     def value(self, depth: cython.Py_ssize_t = 0) -> Any:
         """The value there."""
@@ -221,9 +223,11 @@ class Decoder:
         if element == 0:
             descriptor = self.value(depth + 1)
             element = self.byte()
-        most: cython.Py_ssize_t = _NO_BYTES_MAX if element >> 4 == 4 else ends - self.at
+        most: cython.Py_ssize_t = self._no_bytes if element >> 4 == 4 else ends - self.at
         if element == 0 or count > cython.cast(cython.ulonglong, most):
             raise Malformed("an array has fewer values than it says")
+        if element >> 4 == 4:
+            self._no_bytes -= cython.cast(cython.Py_ssize_t, count)
         found: list[Any] = []
         while count > 0:
             found.append(self.of(element, depth + 1))

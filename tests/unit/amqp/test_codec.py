@@ -148,3 +148,17 @@ def test_nothing_beyond_the_end_is_read() -> None:
     for at, end in ((-1, 2), (0, 9), (3, 2)):
         with pytest.raises(Malformed):
             decoder.over(b"12345678", at, end)
+
+
+@pytest.mark.parametrize("count", [8, 9])
+def test_values_without_bytes_are_few_in_all_arrays_together(count: int) -> None:
+    """An array of four bytes says 64 empty lists; many of them in a frame were 1,000 times its
+    bytes of memory."""
+    inner = b"\xe0\x02\x08\x45" * count  # each an array of 8 empty lists
+    raw = b"\xd0" + (len(inner) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + inner
+    if count * 8 <= 64:
+        assert [len(each.values) for each in decoded(raw)] == [8] * count
+        assert decoded(raw) == decoded(raw), "each that is read has as many"
+    else:
+        with pytest.raises(Malformed):
+            decoded(raw)

@@ -114,6 +114,48 @@ def test_who_sends_beyond_its_window_is_ended() -> None:
         "amqp:session:window-violation")
 
 
+def test_who_asks_and_does_not_hear_has_its_answers_counted() -> None:
+    """By `unsent`: they go whatever the peer says, so its line is read no further."""
+    ours = Ours()
+    echo = frame(0x13, NULL, b"\x70" + u32(9), ZERO, b"\x70" + u32(9), *[NULL] * 5, TRUE)
+    ours.give(OPENED)
+    ours.take()
+    ours.give(echo * 100)
+    assert ours.connection.unsent >= 100 * 20
+    ours.take()
+    assert ours.connection.unsent == 0
+
+
+def test_frames_that_mean_nothing_are_looked_at_some_at_a_time() -> None:
+    ours = Ours()
+    ours.give(OPENED)
+    connection = ours.connection
+    connection.receive(frame(0x13, NULL, b"\x70" + u32(9), ZERO, b"\x70" + u32(9)) * 10
+                       + frame(0x18))
+    for _ in range(3):
+        assert connection.event(3) is None and connection.more
+    found = connection.event(3)
+    assert found is not None and found.kind is Kind.CLOSED
+    assert connection.event(3) is None and not connection.more
+
+
+def test_a_disposition_of_all_that_says_nothing_is_none() -> None:
+    """With a thousand deliveries each of these frames was a thousand events. RECEIVED, too, says
+    nothing: links are not resumed. What is said once is heard once."""
+    ours = Ours()
+    ours.give(OPENED + attach(0, "A", takes=True) + FLOW)
+    link = ours.sender()
+    for number in range(5):
+        link.write(link.delivery(b"%d" % number), MESSAGE)
+    ours.take()
+    every = ZERO, b"\x70" + u32(0xFFFFFFFF)
+    ours.give((frame(0x15, TRUE, *every) + frame(
+        0x15, TRUE, *every, FALSE, b"\x00\x53\x23" + many(ZERO, ZERO))) * 20)
+    assert not ours.heard(Kind.SAID)
+    ours.give(frame(0x15, TRUE, *every, TRUE, b"\x00\x53\x24\x45") * 20)
+    assert len(ours.heard(Kind.SAID)) == 5
+
+
 def test_a_peer_that_ended_is_not_heard() -> None:
     ours = Ours()
     ours.give(OPENED + frame(0x18) + attach(0, "A"))

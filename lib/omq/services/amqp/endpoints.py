@@ -2,7 +2,8 @@
 
 Invariants: 1. what is attached is in `links` until either side ends it; 2. an attach that cannot be
 served is answered and ended, as the standard wants it (2.6.3); 3. links that we have ended and the
-client has not are counted, and so are bounded: it is for the client to end them, too.
+client has not are counted, and so are bounded: it is for the client to end them, too; 4. what a
+client says of its links is kept within the memory of its user, and what it says of itself is not.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from omq.base import events
 from omq.base.clock import wall_ns
 from omq.base.event_log import WARNING
 from omq.format.amqp_performatives import COORDINATOR
-from omq.services.amqp.connection_states import LinkState
+from omq.services.amqp.connection_states import TEXT_MAX, LinkState
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.incoming import Incoming
+from omq.services.amqp.link_memory import LinkMemory
+from omq.services.amqp.memory import OVERHEAD_BYTES
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.transactions import Transactions
 from omq.services.amqp.untranslatable import UNREADABLE
@@ -40,6 +43,8 @@ _TICK_MIN_S: Final = 0.1
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 LIMIT: Final = "amqp:resource-limit-exceeded"
 DETACHED: Final = "amqp:link:detach-forced"
+SAID_COST: Final = 64
+"""Memory of what an attach says, by its bytes: an empty list has one, and is an object."""
 _ARRIVED, _CAME, _SAID, _FLOWED = Kind.ARRIVED, Kind.CAME, Kind.SAID, Kind.FLOWED
 """A look at the class costs more."""
 
@@ -50,6 +55,11 @@ def tick_s(remote_idle_s: float) -> float:
     nothing was sent for half of it, and what was sent is taken for sent at the last look:
     with four looks there is one after three quarters at the latest."""
     return min(TICK_S, max(_TICK_MIN_S, remote_idle_s / 4)) if remote_idle_s else TICK_S
+
+
+def _cost(link: Receiver | Sender) -> int:
+    """Bytes that a link is reckoned at, as long as it is there."""
+    return OVERHEAD_BYTES + SAID_COST * link.said_bytes
 
 
 class Endpoints:
@@ -72,6 +82,7 @@ class Endpoints:
         self._ending: asyncio.TimerHandle | None = None
         self._opened = False
         self._ended: set[Receiver | Sender] = set()  # that we ended, and the client has not
+        self._room: LinkMemory | None = None  # of what its links say of themselves
         self.asks = asyncio.Lock()
         self.number, self.since_ns = 0, wall_ns()
 
@@ -134,6 +145,8 @@ class Endpoints:
         if self._timer is not None:
             self._timer.cancel()
         self._opened = True
+        engine.remote_properties = {}
+        engine.remote_container = engine.remote_container[:TEXT_MAX]
         self._timer = asyncio.get_running_loop().call_later(
             tick_s(engine.remote_idle_s), self._tick)
         engine.open()
@@ -145,7 +158,7 @@ class Endpoints:
         assert engine is not None
         for served in list(self.links.values()):
             served.ended()
-        self.links.clear()
+        self._clear()
         engine.close()
         self._hang_up_later()
 
@@ -160,6 +173,10 @@ class Endpoints:
         if len(self.links) >= settings.amqp_links_max:
             self._refuse(link, LIMIT, "amqp_links_max links are open")
             return
+        if not self._holds(link):
+            self._refuse(link, LIMIT, "no room for what it says of itself: "
+                         "amqp_user_memory_bytes_max, or amqp_memory_bytes_max")
+            return
         try:
             link.read()
             if isinstance(link, Sender):
@@ -169,11 +186,34 @@ class Endpoints:
             else:
                 self.links[link] = (ChannelLink if asks(link) else Incoming)(self._whole, link)
         except UNREADABLE as error:
+            self._lets_go(link)
             self._refuse(link, "amqp:invalid-field", f"what it says makes no sense: {error}")
+
+    def _holds(self, link: Receiver | Sender) -> bool:
+        """Whether there is room for what it says; it is taken then."""
+        if self._room is None:
+            assert self.user is not None
+            self._room = self.host.room(self.user.name)
+        cost = _cost(link)
+        if self._room.lacks(cost):
+            return False
+        self._room.hold(cost)
+        return True
+
+    def _lets_go(self, link: Receiver | Sender) -> None:
+        if self._room is not None:
+            self._room.release(_cost(link))
+
+    def _clear(self) -> None:
+        """No link is there any more."""
+        self.links.clear()
+        if self._room is not None:
+            self._room.keep(0, 0)
 
     def _detached(self, link: Receiver | Sender, *, closed: bool) -> None:
         served = self.links.pop(link, None)
         if served is not None:
+            self._lets_go(link)
             served.ended()
         else:
             self._ended.discard(link)
@@ -187,6 +227,7 @@ class Endpoints:
         served = self.links.pop(link, None)
         if served is None or self.gone:
             return
+        self._lets_go(link)
         served.ended()
         link.close(Condition(condition, reason))
         self._count_ended(link)
@@ -200,6 +241,7 @@ class Endpoints:
         self._count_ended(link)
 
     def _count_ended(self, link: Receiver | Sender) -> None:
+        link.forget()
         self._ended.add(link)
         if len(self._ended) > self.host.policy.settings.amqp_links_max:
             self.forced(LIMIT, "amqp_links_max links were ended here, and not by the client")
@@ -258,6 +300,6 @@ class Endpoints:
             return
         for served in list(self.links.values()):
             served.ended()
-        self.links.clear()
+        self._clear()
         engine.close(Condition(condition, reason))
         self._hang_up_later()

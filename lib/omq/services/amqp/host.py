@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TEMPORARY: Final = "TEMPORARY"
+TURN_S: Final = 0.005
+"""So long one connection is looked at, then the others have their turns; a group of puts takes
+less."""
 PEERS_MAX: Final = 20_000
 """Addresses whose wrong passwords are remembered."""
 

@@ -131,6 +131,7 @@ class Incoming:
         if deliveries[0].outcome == TRANSACTIONAL:
             self._came_in_transaction(deliveries[0], payloads[0], settled=settled)
             return
+        deliveries[0].fields = b""  # no room is reckoned for it
         self._credit -= len(deliveries)
         left, usual, waiting, parts = (
             self._room.left, self._usual, self._waiting, self._patterns.parts)
@@ -171,6 +172,7 @@ class Incoming:
             self._answers.rejected(delivery, error.condition, error.reason)
             self.flowed()
             return
+        delivery.fields = b""
         self._enrol(delivery, Arrived(message, None, size, 0), transaction)
 
     def _whole(self, delivery: Delivery) -> None:
@@ -198,6 +200,7 @@ class Incoming:
             return
         arrived.size += OVERHEAD_BYTES
         self._room.hold(OVERHEAD_BYTES)
+        delivery.fields = b""  # it was read, and no room is reckoned for it
         if transaction is None:
             self._waiting.append(Transfer(
                 delivery, arrived.message, None, arrived.size, settled, arrived))

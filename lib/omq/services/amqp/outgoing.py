@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from omq.amqp.delivery import Outgoing as Delivery
 from omq.amqp.links import SETTLED, Sender
@@ -36,6 +36,11 @@ from omq.services.amqp.transacted_deliveries import Enrolling
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
+
+_FIELDS_BYTES_MAX: Final = 4096
+"""Of an outcome, a reason with it: longer ones are as none, for they are kept until the disk has
+what they say."""
+
 
 class Outgoing(Enrolling):
     """See the module."""
@@ -72,6 +77,8 @@ class Outgoing(Enrolling):
             known = unsettled.get(tag)
             if known is None:
                 continue
+            if len(delivery.fields) > _FIELDS_BYTES_MAX:
+                delivery.fields = b""
             if state == TRANSACTIONAL:
                 self._enrol(delivery, known)
                 continue

@@ -6,7 +6,9 @@ take). Everything here runs in the event loop.
 
 Invariants: 1. no event is looked at before the user is known; 2. what goes out is given to the
 transport while that takes it, else it stays in the engine, where `waiting_bytes` counts it; 3. a
-mistake of ours in one connection ends that one alone.
+mistake of ours in one connection ends that one alone; 4. the line is read no further while its
+client does not take what it is sent, or while what came before was not looked at: one connection
+has TURN_S, then the others (ADR 0230).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from omq.format.amqp_types import Array, Symbol
 from omq.services.amqp.client_identity import proved
 from omq.services.amqp.coordinator import Coordinator
 from omq.services.amqp.endpoints import Endpoints, tick_s
+from omq.services.amqp.host import TURN_S
 from omq.services.amqp.incoming import Incoming
 from omq.services.amqp.outgoing import Outgoing
 from omq.services.amqp.policy import ANONYMOUS
@@ -40,6 +43,8 @@ _CHANNELS_MAX: Final = 15
 _CAPABILITIES: Final = ("ANONYMOUS-RELAY", "DELAYED_DELIVERY")
 """A link without an address (targets), a delay by annotation (translation)."""
 _SYMBOLS: Final = 0xB3
+_FRAMES_MAX: Final = 16
+"""Frames that mean nothing, between two looks at the clock."""
 
 
 class Session(Endpoints, asyncio.Protocol):
@@ -53,6 +58,9 @@ class Session(Endpoints, asyncio.Protocol):
         self.to_put: set[Incoming] = set()  # to which messages came
         self.tight = False  # what waits to go out has limited one of them
         self._paused = self._asking = False
+        self._stopped = False  # its line is not read, for now
+        self._goes_on = False  # in the next turn of the event loop
+        self._written = self._went = 0  # bytes: given to the line, and gone at the last tick
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -187,6 +195,7 @@ class Session(Endpoints, asyncio.Protocol):
         engine.offered_capabilities = Array(_SYMBOLS, [*map(Symbol, _CAPABILITIES)])
 
     def eof_received(self) -> bool:
+        self._hang_up_later()  # it may not read what it was sent, either
         return False  # half of a connection is none
 
     def pause_writing(self) -> None:
@@ -217,8 +226,7 @@ class Session(Endpoints, asyncio.Protocol):
         engine = self._engine
         if self.gone or engine is None:
             return
-        while not self.gone and (event := engine.event()) is not None:
-            self._happened(event)
+        self._hear(engine)
         if self._engine is None:
             return
         while self.to_put:
@@ -226,17 +234,49 @@ class Session(Endpoints, asyncio.Protocol):
         self.flush()
         if engine.finished and not engine.out:
             self._end_of_output()
+        self._stop_or_read(engine)
         if self.tight or self._stirred:
             tight, self.tight = self.tight, False
             stirred, self._stirred = self._stirred, set()
             for each in tuple(self.links.values()) if tight else stirred:
                 each.room_again()
 
+    def _hear(self, engine: Connection) -> None:
+        """What happened, for a turn at most."""
+        if self._goes_on:
+            return
+        ends = time.monotonic() + TURN_S
+        while not self.gone:
+            event = engine.event(_FRAMES_MAX)
+            if event is not None:
+                self._happened(event)
+            elif not engine.more:
+                return
+            if time.monotonic() > ends:
+                self._goes_on = True
+                asyncio.get_running_loop().call_soon(self._next_turn)
+                return
+
+    def _next_turn(self) -> None:
+        self._goes_on = False
+        self.kick()
+
+    def _stop_or_read(self, engine: Connection) -> None:
+        """Its line, for now."""
+        line = self._line
+        assert line is not None
+        stops = self._goes_on or (engine.unsent + line.get_write_buffer_size()
+                                  > self.host.policy.settings.amqp_outgoing_bytes_max)
+        if stops != self._stopped and not line.is_closing():
+            self._stopped = stops
+            (line.pause_reading if stops else line.resume_reading)()
+
     def flush(self) -> None:
         """Send what the line takes."""
         engine, line = self._engine, self._line
         assert engine is not None and line is not None
         if not self._paused and (data := engine.take()):
+            self._written += len(data)
             line.write(data)
 
     def _end_of_output(self) -> None:
@@ -249,6 +289,7 @@ class Session(Endpoints, asyncio.Protocol):
         if self.gone or self._engine is None:
             return
         try:
+            self._look_at_line()
             self._engine.tick(time.monotonic())
             self.transactions.look()
             self.work()
@@ -257,6 +298,14 @@ class Session(Endpoints, asyncio.Protocol):
         if self._engine is not None:
             self._timer = asyncio.get_running_loop().call_later(
                 tick_s(self._engine.remote_idle_s), self._tick)
+
+    def _look_at_line(self) -> None:
+        """A client that is not read, but reads, is not silent."""
+        assert self._line is not None and self._engine is not None
+        went = self._written - self._line.get_write_buffer_size()
+        if self._stopped and went > self._went:
+            self._engine.hears()
+        self._went = went
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.gone:
@@ -269,7 +318,7 @@ class Session(Endpoints, asyncio.Protocol):
             for each in tuple(self.links.values()):
                 each.cut()
         finally:  # whatever a link does: its place is free, or the server is full one day
-            self.links.clear()
+            self._clear()
             self.host.left(self)
             self._engine = None
 

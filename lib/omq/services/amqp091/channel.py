@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import base, commands
 
 from omq.base.errors import OmqError
+from omq.base.limits import KIB
 from omq.fast import amqp091_sending
 from omq.services.amqp import two_phases
 from omq.services.amqp.arrival import Arrived
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 
 QUESTIONS_MAX: Final = 100
 """Methods of a channel that wait for the manager; then the client's line is read no further."""
+QUESTIONS_BYTES: Final = 256 * KIB
+"""The same for the frames of those that wait on all channels of a connection, each of them reckoned
+with QUESTION_COST besides; the tables in them take some thirty times of it as objects."""
+QUESTION_COST: Final = 256
 
 
 class Channel:
@@ -70,7 +75,7 @@ class Channel:
         self.queue = ""  # declared last
         self._goes = self._ended = False  # its client closes it; it is over
         self._tags = 0
-        self._questions: deque[Any] = deque()
+        self._questions: deque[tuple[Any, int]] = deque()  # and what each is reckoned at
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -174,7 +179,8 @@ class Channel:
         self.reading.ended()
         for each in takers:
             each.ended()
-        self._questions.clear()
+        while self._questions:
+            self.session.asking_bytes -= self._questions.popleft()[1]
         self.publishing.ended()
 
     def closed_by_client(self) -> None:
@@ -263,7 +269,9 @@ class Channel:
     # questions to the manager
 
     def _ask_for(self, what: Any) -> None:
-        self._questions.append(what)
+        cost = QUESTION_COST + self.session.frame_bytes
+        self._questions.append((what, cost))
+        self.session.asking_bytes += cost
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._ask())
 
@@ -271,7 +279,7 @@ class Channel:
         session = self.session
         try:
             while self._questions and not session.gone:
-                what = self._questions[0]
+                what = self._questions[0][0]
                 try:
                     await self.publishing.calm()
                     if self._questions:  # it has not ended meanwhile
@@ -284,7 +292,7 @@ class Channel:
                 except (Refused, OmqError, Untranslatable, ValueError) as error:
                     self.refuse(refused_by(error), what)
                 if self._questions:
-                    self._questions.popleft()
+                    session.asking_bytes -= self._questions.popleft()[1]
                 session.look()
         except Exception as error:
             session.host.failed(session, error)  # aborts it

@@ -2,7 +2,8 @@
 
 Invariants: 1. a mistake of ours in one connection ends that one alone; 2. the line is read no
 further while a channel is behind, or while its client does not take what it is sent: then silence
-is not the client's fault; 3. who takes nothing for two heart-beats is gone as who says nothing is;
+is not the client's fault; nor while what came before was not looked at: one connection has TURN_S,
+then the others (ADR 0230); 3. who takes nothing for two heart-beats is gone as who says nothing is;
 4. what is sent in one turn of the event loop goes in one write, and before the line is closed.
 """
 
@@ -21,6 +22,7 @@ from omq.base import events
 from omq.base.event_log import ERROR
 from omq.fast.amqp091_frames import Frames
 from omq.format.amqp_types import Malformed
+from omq.services.amqp.host import TURN_S
 from omq.services.amqp091 import frames
 from omq.services.amqp091.frames import Broken, broken_by
 from omq.services.daemon.daemon import last_trace
@@ -44,6 +46,7 @@ class Line(asyncio.Protocol):
         self._frames = Frames(self.frame_max)
         self._heartbeat_s = settings.amqp_idle_timeout_s
         self._stopped = False
+        self._goes_on = False  # in the next turn of the event loop
         self._out = bytearray()  # of this turn
         self._gathers = False  # who writes now sees to it that it goes
         self._heard = self._said = self._taken = time.monotonic()
@@ -78,10 +81,22 @@ class Line(asyncio.Protocol):
         self._frames.feed(data)
         self.at_once(self._read)
 
+    @property
+    def frame_bytes(self) -> int:
+        """Of the frame that is looked at."""
+        return self._frames.size
+
     def _read(self) -> None:
+        if self._goes_on:
+            return
+        ends = time.monotonic() + TURN_S
         try:
             while self._frames.next():
                 if self._frame() and (self.gone or self._stops()):
+                    break
+                if time.monotonic() > ends:
+                    self._goes_on = True
+                    asyncio.get_running_loop().call_soon(self._next_turn)
                     break
             self._came()
             if not self.gone:
@@ -95,8 +110,15 @@ class Line(asyncio.Protocol):
             self.host.rated.event(events.BUG, ERROR, "amqp", traceback=last_trace())
             self.abort()
 
+    def _next_turn(self) -> None:
+        self._goes_on = False
+        if self._stopped:
+            self.look()
+        elif not self.gone:
+            self.at_once(self._read)
+
     def _is_behind(self) -> bool:
-        return self._behind() or self._untold
+        return self._goes_on or self._untold or self._behind()
 
     @property
     def _untold(self) -> bool:
@@ -128,6 +150,7 @@ class Line(asyncio.Protocol):
         self.look()
 
     def eof_received(self) -> bool:
+        self._hang_up_later()  # it may not read what it was sent, either
         return False  # half of a connection is none
 
     # what goes

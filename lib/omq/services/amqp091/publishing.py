@@ -70,7 +70,7 @@ class Publishing:
         self._size = -1  # of its body, when its header came
         self._raw = b""  # its properties
         self._body = b""
-        self._parts: list[bytes] = []  # of a body in several frames
+        self._parts = bytearray()  # of a body in several frames
         self._came = 0  # bytes of it
         self._patterns: dict[tuple[bytes, str, str, bool], Outgoing] = {}
         self._head = 0  # reckoned for the header
@@ -118,6 +118,8 @@ class Publishing:
         self._room.hold(self._head)
         if not body_size:
             self._whole(b"")
+        elif self._room.full:  # a header on each channel, and nothing more
+            raise _no_room()
 
     def body(self, data: bytes) -> None:
         """Refused."""
@@ -132,9 +134,9 @@ class Publishing:
             raise Refused(UNEXPECTED, "a body beyond its size")
         if self._room.full:
             raise _no_room()
-        self._parts.append(data)
+        self._parts += data
         if self._came == self._size:
-            self._whole(b"".join(self._parts))
+            self._whole(bytes(self._parts))
 
     def _whole(self, body: bytes) -> None:
         assert self._begun is not None
@@ -142,7 +144,8 @@ class Publishing:
         size = len(body) + self._head + OVERHEAD_BYTES
         self._room.hold(size - self._came - self._head)
         raw, self._begun, self._size, self._came, self._head = self._raw, None, -1, 0, 0
-        self._parts = []
+        if self._parts:
+            self._parts = bytearray()
         self._count += self.confirms
         self.published += 1
         if self._room.full:  # also of what has no body
@@ -187,7 +190,7 @@ class Publishing:
         self._over = True
         self.put()
         self._room.release(self._came + self._head)
-        self._parts, self._came, self._head = [], 0, 0
+        self._parts, self._came, self._head = bytearray(), 0, 0
 
     def recheck(self) -> None:
         """Rights have changed: names are resolved anew."""

@@ -29,7 +29,7 @@ from omq.services.amqp.policy import ANONYMOUS
 from omq.services.amqp.sasl_door import Outcome
 from omq.services.amqp091 import frames
 from omq.services.amqp091.amqplain import asked_by, with_amqplain
-from omq.services.amqp091.channel import Channel
+from omq.services.amqp091.channel import QUESTIONS_BYTES, Channel
 from omq.services.amqp091.directory import directory_of
 from omq.services.amqp091.frames import Broken
 from omq.services.amqp091.line import Line
@@ -75,6 +75,7 @@ class Session(Line):
         self.hears_cancels = False
         self.published: set[Publishing] = set()  # to which messages came together
         self.touched: dict[Channel, None] = {}  # by acknowledgements that came together
+        self.asking_bytes = 0  # of the questions of all channels
         self._channels: dict[int, Channel] = {}
         self._kept: list[Channel] = []  # of those that are over, who have something to put yet
         self._channels_max = CHANNELS_MAX
@@ -98,7 +99,8 @@ class Session(Line):
             self.data_received(rest)
 
     def _behind(self) -> bool:
-        return self._expects is None or any(each.behind for each in self._channels.values())
+        return (self._expects is None or self.asking_bytes > QUESTIONS_BYTES
+                or any(each.behind for each in self._channels.values()))
 
     def _look_on(self) -> None:
         self._kept = [each for each in self._kept if each.publishing.busy]
