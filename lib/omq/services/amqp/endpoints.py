@@ -195,7 +195,7 @@ class Endpoints:
             assert self.user is not None
             self._room = self.host.room(self.user.name)
         cost = _cost(link)
-        if self._room.lacks(cost):
+        if cost > self._room.left:
             return False
         self._room.hold(cost)
         return True
