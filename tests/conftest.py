@@ -6,6 +6,7 @@ import hypothesis
 import pytest
 
 from tests.descriptors import Descriptors
+from tests.disks import Disks
 from tests.not_run import NotRun
 from tests.share import MARK, Share
 from tests.threads import Threads
@@ -30,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARK)
     config.pluginmanager.register(Share())
     config.pluginmanager.register(Descriptors())
+    config.pluginmanager.register(Disks())
     config.pluginmanager.register(Threads())
     config.pluginmanager.register(Umask())
     config.pluginmanager.register(NotRun(config.getoption("--outcomes")))

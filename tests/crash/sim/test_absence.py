@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
 
-from omq.storage import durable
-from omq.storage.disk import Disk
 from tests.crash.sim.absence import LIVES, Tally, try_all
 from tests.crash.sim.absence_mutants import MUTANTS
 from tests.share import of_cases, share
 
 SEED = 20
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 def test_what_is_missing_or_not_what_it_was_is_served_or_named() -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
-import pytest
-
-from omq.storage import durable
-from omq.storage.disk import Disk
 from tests.crash.sim.explore import Count, Explorer, record
 from tests.crash.sim.jobs import Job, carry_out
 from tests.crash.sim.report import describe
@@ -16,12 +11,6 @@ from tests.crash.sim.workloads import WORKLOADS, plain
 from tests.share import share
 
 SEED = 20
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 def test_no_state_of_any_short_life_breaks_the_promise() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 
 from omq.format.poolctrl import PoolControl
 from omq.storage import durable
-from omq.storage.disk import Disk
 from omq.storage.files import File
 from omq.storage.pool import PoolFiles
 from tests.crash.sim.faulted import (
@@ -39,12 +38,6 @@ little as this."""
 MANY = 40
 """Calls that every kind of fault meets at least: a life makes some 180 that change something and 90
 that read."""
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 def test_whatever_call_fails_the_promise_holds() -> None:

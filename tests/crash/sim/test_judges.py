@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from random import Random
 
-import pytest
-
 from omq.core.judge.cases import Case, Verdict
 from omq.core.judge.finding import worst
-from omq.storage import durable
-from omq.storage.disk import Disk
 from tests.crash.sim.absence import LIVES, lived
 from tests.crash.sim.judges import absences, anywhere, flipped, judge_all, judged, tail
 from tests.crash.sim.life import fixed
@@ -19,12 +14,6 @@ from tests.share import of_cases, share
 
 SEED = 20
 OTHER = 97
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 def test_of_what_is_absent_cut_older_or_exchanged() -> None:

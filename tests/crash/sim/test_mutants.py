@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from omq.format.frame_rules import RULES
-from omq.storage import durable
-from omq.storage.disk import Disk
 from tests.crash.sim.explore import Explorer, record
 from tests.crash.sim.frame_mutants import ALL, NOTHING, ROWS
 from tests.crash.sim.hunt import hints, hunt
 from tests.crash.sim.mutants import MUTANTS
 from tests.crash.sim.workloads import WORKLOADS
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 @pytest.mark.cases

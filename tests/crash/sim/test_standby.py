@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
-from omq.storage import durable
-from omq.storage.disk import Disk
 from tests.crash.sim.life import Life, fixed
 from tests.crash.sim.pair import ALL, Pair, Standby, boundaries, judged, make_base, promoted
 from tests.crash.sim.pair_explore import MOVING, How, StandbyCuts, primary_cut
@@ -22,12 +19,6 @@ MOVES_BODIES = ("rotation", "behind_store", "emptied", "large")
 
 OTHERS = {"restart"}
 """It makes a primary of its own."""
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS.keys() - OTHERS))

@@ -3,7 +3,6 @@ both had is there, what it alone had is set aside whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -14,7 +13,6 @@ from omq.base.paths import SpoolPaths
 from omq.core.standby.aside import aside
 from omq.core.standby.rejoin import join, keep, place, survey
 from omq.storage import durable, instance_file, spool
-from omq.storage.disk import Disk
 from omq.storage.instance_file import Role
 from tests.crash.sim.choices import selections
 from tests.crash.sim.disk import SimDisk
@@ -23,12 +21,6 @@ from tests.crash.sim.life import PATHS, Life, fixed
 from tests.crash.sim.pair import boundaries, judged, make_base, promoted
 from tests.crash.sim.platter import Image, Platter, image_of
 from tests.crash.sim.workloads import WORKLOADS
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 def old_primary(common: str, alone: str) -> tuple[Image, int, list[History]]:

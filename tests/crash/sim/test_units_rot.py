@@ -12,8 +12,6 @@ import pytest
 from omq.core.engine import units
 from omq.core.judge.cases import Case
 from omq.format.journal import FrameType
-from omq.storage import durable
-from omq.storage.disk import Disk
 from omq.storage.journal_scan import scan_file
 from tests.crash.sim import mutants
 from tests.crash.sim.absence import Files, mounted, snapshot
@@ -31,12 +29,6 @@ from tests.crash.sim.life import (
 )
 
 SEED = 31
-
-
-@pytest.fixture(autouse=True)
-def _real_disk_again() -> Iterator[None]:
-    yield
-    durable.use(Disk())
 
 
 def rotted() -> Iterator[set[int]]:
