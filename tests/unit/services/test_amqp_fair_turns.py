@@ -4,6 +4,7 @@ whatever it costs."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,13 @@ from omq.services.amqp091 import line as of_0_9_1
 from tests.process.amqp_frames import NULL, OPENED, ZERO, frame, u32
 
 MANY = 5
+
+
+class Turn:
+    """One turn of the event loop."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 class FakeLine:
@@ -99,7 +107,7 @@ def test_of_amqp_1_0(monkeypatch: pytest.MonkeyPatch) -> None:
             turns += 1
             session.kick()  # what others make of it meanwhile is no turn
             assert len(session._engine.sessions) <= turns
-            await asyncio.sleep(0)
+            await Turn()
         assert len(session._engine.sessions) == MANY + 1 <= turns
         for timer in (session._timer, session._ending):
             if timer is not None:
@@ -118,7 +126,7 @@ def test_of_amqp_0_9_1(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (session.heard, line.reads) == (turn, False)
             session.look()  # what others make of it meanwhile is no turn
             assert session.heard == turn
-            await asyncio.sleep(0)
+            await Turn()
         assert line.reads and session.heard == MANY
         session._timer.cancel()
 
