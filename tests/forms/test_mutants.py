@@ -1,26 +1,14 @@
-"""The mutants of tests/forms/mutants.py can still be made, and the comparison can tell some."""
+"""The comparison can tell some of the mutants of tests/forms/mutants.py. That each can still be
+made is looked at in tests/tidy."""
 
 from __future__ import annotations
 
-import ast
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.forms.mutants import MUTANTS, run
-from tests.forms.running import ROOT, parting
-from tests.model.mutants import Mutant, mutate
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_its_line_is_still_there(tmp_path: Path, mutant: Mutant) -> None:
-    target = tmp_path / "omq" / mutant.file
-    target.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "lib" / "omq" / mutant.file, target)
-    mutate(tmp_path, mutant)
-    ast.parse(target.read_text(encoding="utf-8"))
-
+from tests.forms.running import parting
 
 SOME = {"1": ("wrong priority chain", "a batch has no end", "the place of a payload is lost"),
         "20 keyed back": ("a key of a unit is never forgotten",),

@@ -295,7 +295,7 @@ MUTANTS: Final = (
     Mutant("a memory is redone as a message", "core/redo/births.py",
            "frames[\"flags\"] & _MEMORY", "frames[\"flags\"] & 0"),
     Mutant("a memory is taken for the answer", "core/redo/last_requests.py",
-           "\n                  & (frames[\"flags\"] & FrameFlag.MEMORY == 0)", "",
+           "\n                          & (frames[\"flags\"] & FrameFlag.MEMORY == 0)", "",
            examples=RARE),
     Mutant("an operator has what is remembered", "core/engine/operate.py",
            "    if t.m_flags[slot] & REMEMBERS:", "    if False:"),

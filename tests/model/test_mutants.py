@@ -1,27 +1,14 @@
-"""The mutants of tests/model/mutants.py can still be made, and the machine can tell one."""
+"""The machine can tell the mutants of tests/model/mutants.py, one in each module. That each can
+still be made is looked at in tests/tidy."""
 
 from __future__ import annotations
-
-import ast
-import shutil
-from pathlib import Path
 
 import pytest
 
 from tests.model.lives import SHOWN, kept, outcome_on
-from tests.model.mutants import EXAMPLES, MUTANTS, ROOT, Mutant, mutate
+from tests.model.mutants import EXAMPLES, MUTANTS, Mutant
 from tests.model.steps import play
 from tests.model.test_barrier_model import BarrierMachine
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_its_line_is_still_there(tmp_path: Path, mutant: Mutant) -> None:
-    target = tmp_path / "omq" / mutant.file
-    target.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "lib" / "omq" / mutant.file, target)
-    mutate(tmp_path, mutant)
-    ast.parse(target.read_text(encoding="utf-8"))
-
 
 FIRST_OF_EACH_MODULE = {mutant.file: mutant for mutant in reversed(MUTANTS)
                         if mutant.name in kept()}

@@ -5,8 +5,8 @@ by hand; the tests that are named with it must fail then.
     python -m tests.spark.mutants NAME ...    these
 
 A copy of the package with that one file changed stands before the installed one, also for processes
-that a test starts. Exit code 0: each was caught. CI looks whether each can still be made, and tries
-some (test_mutants.py).
+that a test starts. Exit code 0: each was caught. tests/tidy looks whether each can still be made,
+and test_mutants.py tries some.
 """
 
 from __future__ import annotations
