@@ -89,8 +89,9 @@ class Lease:
         ways = ", ".join(self.way(name) for name in (A, B))
         with open(self.first.conf / "omq.conf", "a", encoding="utf-8") as conf:
             conf.write(f"\n[standby]\nstandby_sync = {sync}\nstandby_lease = {self.etcd.urls}\n"
-                       f"standby_lease_s = {LEASE_S}\nstandby_members = {ways}\n"
-                       + "".join(f"{key} = {value}\n" for key, value in more.items()))
+                       f"standby_members = {ways}\n"
+                       + "".join(f"{key} = {value}\n" for key, value in
+                                 ({"standby_lease_s": LEASE_S} | more).items()))
 
     def way(self, name: str) -> str:
         """How the others reach it: not by the network of the hosts."""

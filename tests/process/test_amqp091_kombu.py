@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -75,17 +75,30 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 
 def test_their_own_tests(theirs: Path, address: tuple[str, str, int], tmp_path: Path) -> None:
     who, user, port = address
-    report = tmp_path / "report.xml"
     environment = {**os.environ, "RABBITMQ_HOST": f"{user}@127.0.0.1",
                    "RABBITMQ_5672_TCP": str(port), "PYTHONDONTWRITEBYTECODE": "1"}
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-q", "-W", "ignore",
-         "-p", "no:cacheprovider", "-o", "python_classes=test_", f"--junit-xml={report}",
-         "t/integration/test_py_amqp.py"],
-        cwd=theirs, env=environment, capture_output=True, text=True, check=False)
-    assert report.exists(), ran.stdout + ran.stderr
-    cases = [*ElementTree.parse(report).iter("testcase")]
-    failed = {case.get("name") for case in cases
-              if case.find("failure") is not None or case.find("error") is not None}
-    assert len(cases) >= LEAST, ran.stdout
-    assert failed == (set(OTHERS) if who == "omq" else set()), ran.stdout
+
+    def run(again: Iterable[str] = ()) -> tuple[int, set[str], str]:
+        """How many ran, which failed, and what was written."""
+        report = tmp_path / "report.xml"
+        report.unlink(missing_ok=True)
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-q", "-W",
+             "ignore", "-p", "no:cacheprovider", "-o", "python_classes=test_",
+             f"--junit-xml={report}", "-k", " or ".join(again), "t/integration/test_py_amqp.py"],
+            cwd=theirs, env=environment, capture_output=True, text=True, check=False)
+        assert report.exists(), ran.stdout + ran.stderr
+        cases = [*ElementTree.parse(report).iter("testcase")]
+        return len(cases), {str(case.get("name")) for case in cases if case.find("failure")
+                            is not None or case.find("error") is not None}, ran.stdout
+
+    expected = set(OTHERS) if who == "omq" else set()
+    count, failed, said = run()
+    assert count >= LEAST, said
+    # Some wait one second for an answer, which a busy machine takes now and then: once more alone.
+    late = failed - expected
+    assert len(late) <= 3, said
+    if late:
+        _, late, again = run(late)
+        said += again
+    assert not late and expected <= failed, said
