@@ -108,7 +108,8 @@ def test_few_files_of_tests_are_run_again(tmp_path: Path, files: int, code: int)
 def test_ci_runs_what_the_readme_says_and_nothing_else_there() -> None:
     """In the bare Debian: the README's two commands as they are written."""
     text = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    (there,) = re.findall(r"^there\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    (there,) = re.findall(r"^(entry\(\) \{\n.*?^\}\n\nthere\(\) \{\n.*?^\})", text,
+                          re.MULTILINE | re.DOTALL)
     said = re.findall(r'as-user "\$work/debian" (.*?)(?: \|\| ended=\$\?)?$', there, re.MULTILINE)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.split("\n## The two commands\n")[1].split("\n## ")[0]
