@@ -430,7 +430,7 @@ def test_while_whom_an_operator_holds_is_not_known_nothing_is_sent(gateway: Gate
 
 def test_a_release_that_the_scheduler_has_overtaken_is_looked_at_anew(
         gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here by the same order in front of it."""
+    """Here by the same order in front of it; the scheduler itself stands still meanwhile."""
     whole, orders = change.carry_out, 0
 
     def overtaken(*order: Any) -> Any:
@@ -447,7 +447,12 @@ def test_a_release_that_the_scheduler_has_overtaken_is_looked_at_anew(
         gateway.until("it to wait", lambda: [each.state.name for each in gateway.rows()]
                       == ["DEFERRED"])
         monkeypatch.setattr(change, "carry_out", overtaken)
-        said = gateway.live.run("omq peers", "--release", one.name)
+        scheduler = gateway.scheduler
+        os.kill(scheduler, signal.SIGSTOP)
+        try:
+            said = gateway.live.run("omq peers", "--release", one.name)
+        finally:
+            os.kill(scheduler, signal.SIGCONT)
         assert orders and said.code == 0, said
         one.until(1)
 

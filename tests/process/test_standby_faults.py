@@ -152,10 +152,9 @@ def small_primary(tmp_path: Path) -> Iterator[tuple[FaultyPair, Path]]:
 
 
 def fill(path: Path) -> None:
-    with open(path, "wb") as file, suppress(OSError):
+    with open(path, "wb", buffering=0) as file, suppress(OSError):  # nothing is left for its close
         while True:
             file.write(bytes(1 << 16))
-            file.flush()
 
 
 def test_a_primary_whose_disk_is_full_acknowledges_nothing_that_either_lacks(tmp_path: Path
