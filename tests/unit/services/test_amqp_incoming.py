@@ -237,3 +237,26 @@ def test_a_queue_that_takes_nothing_now_is_asked_again() -> None:
         served.ended()
 
     run(work)
+
+
+@pytest.mark.parametrize(("size", "most"), [(100, 500), (8000, 408), (50_000, 100)])
+def test_more_than_a_hundred_may_be_under_way_only_of_small_ones(size: int, most: int) -> None:
+    """And no more, until it is known how large they are."""
+    async def work() -> None:
+        world = World()
+        world.memory = Memory(1 << 30, 1 << 30)
+        world.session.host.policy.settings.amqp_credit = 500
+        served = Incoming(world.session, world.link)
+        await until(lambda: world.link.credit)
+        assert world.link.credit == 100
+        for came in range(1, 11):
+            world.comes(served, bytes(size))
+            (_, heard) = world.quick.pop()
+            heard([PUT])
+            assert came < 5 or world.link.credit - came <= most
+        assert most // 2 < world.link.credit - 10 <= most
+        served.ended()
+        with suppress(asyncio.CancelledError):
+            await served._task
+
+    asyncio.run(work())

@@ -7,7 +7,7 @@ settled has nobody who could be told: it waits the same way, it is put even if i
 meanwhile, and a refusal is an event.
 
 Memory is bounded by credit, which is given for as many as there is room for by the size of those
-that came; a transfer that finds no room in spite of it is read, thrown away and released: its
+that came, and for more than a hundred only of small ones (ADR 0234); a transfer that finds no room in spite of it is read, thrown away and released: its
 client sends it again. Who sends without credit loses the link.
 
 Crash argument: a transfer is accepted after `put` returned. Before it the client knows nothing, and
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from omq.amqp.delivery import Incoming as Delivery
 from omq.amqp.delivery import Run
@@ -38,6 +38,11 @@ from omq.services.amqp.putter import Fate, PutResult
 from omq.services.amqp.targets import destination, own_target, target
 from omq.services.amqp.transfer import Transfer, messages
 from omq.services.amqp.untranslatable import Untranslatable
+
+FEW: Final = 100
+"""So many of any size may be under way, if amqp_credit allows it and there is room."""
+FEW_BYTES: Final = FEW * 40 * 1024
+"""More than FEW may, if all of them together have no more than this."""
 
 if TYPE_CHECKING:
     from omq.services.amqp.session import Session
@@ -62,7 +67,7 @@ class Incoming:
         self._answers = PutOutcomes(session, self._user)
         self._arriving = self._arrival()
         self._credit = 0  # what the client may send
-        self._usual = 1  # bytes of a large one among the last that came
+        self._usual = FEW_BYTES // FEW  # bytes of a large one among the last that came
         self._under_way = 0  # of those that wait, with the putters
         self._serving = False  # by the task, which may have to wait
         self._over = False
@@ -227,7 +232,8 @@ class Incoming:
             return
         under_way = self._credit + len(self._waiting)
         free = self._room.free
-        most = min(self._host.policy.settings.amqp_credit, max(1, free // self._usual))
+        most = min(self._host.policy.settings.amqp_credit, max(FEW, FEW_BYTES // self._usual),
+                   max(1, free // self._usual))
         if free <= 0 or under_way > most // 2:
             return
         more = most - under_way
