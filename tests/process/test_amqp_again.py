@@ -15,7 +15,7 @@ from omq.base.errors import LinkUnknown
 from omq.cli.operate import connections
 from omq.services.daemon.options import Location
 from tests.process.amqp_world import SERVER, AmqpWorld, amqp_world, needs_proton
-from tests.process.instance import MANAGER
+from tests.process.instance import MANAGER, WRITER
 from tests.process.processes import Child, start
 from tests.waiting import until
 
@@ -117,7 +117,8 @@ def test_a_stop_says_what_the_manager_has_not_answered(world: AmqpWorld) -> None
     sender = connection.create_sender("A")
     for number in range(3):  # the first goes by a thread, and makes its name known
         sender.send(Message(body=b"%d" % number, durable=True, inferred=True))
-    manager = world.children[MANAGER]
+    manager, writer = world.children[MANAGER], world.children[WRITER]
+    writer.signal(signal.SIGSTOP)  # or it is the last that has asked
     manager.signal(signal.SIGSTOP)
     sender.link.send(Message(body=b"3", durable=True, inferred=True))
     connection.wait(lambda: not sender.link.queued and waits_at_the_manager(world))
@@ -125,6 +126,7 @@ def test_a_stop_says_what_the_manager_has_not_answered(world: AmqpWorld) -> None
     world.children[SERVER].signal(signal.SIGTERM)
     until(lambda: at_the_stop(world), world.said)
     manager.signal(signal.SIGCONT)
+    writer.signal(signal.SIGCONT)
     assert world.children[SERVER].wait() == 0
     (told,) = at_the_stop(world)
     assert "not answered for 1 messages" in told["reason"]
