@@ -7,8 +7,9 @@ settled has nobody who could be told: it waits the same way, it is put even if i
 meanwhile, and a refusal is an event.
 
 Memory is bounded by credit, which is given for as many as there is room for by the size of those
-that came, and for more than a hundred only of small ones (ADR 0234); a transfer that finds no room in spite of it is read, thrown away and released: its
-client sends it again. Who sends without credit loses the link.
+that came, and for more than a hundred only of small ones (ADR 0234); a transfer that finds no room
+in spite of it is read, thrown away and released: its client sends it again.
+Who sends without credit loses the link.
 
 Crash argument: a transfer is accepted after `put` returned. Before it the client knows nothing, and
 sends again what it has not heard of; that may come twice, which is AMQP's at-least-once.
