@@ -90,8 +90,8 @@ class AmqpSettings(QmgrSettings):
         "time that a transaction may be open: what it has taken nobody else gets; then it is "
         "rolled back, and its client hears of it at its discharge")
     amqp_credit: int = number("amqp", 500, 1, 10_000,
-        "messages that a sender may have under way, of more than 40 KiB a hundred at most: fewer "
-        "than that wait for one sync each")
+        "messages that a sender may have on their way to the disk; a hundred at most where they "
+        "have more than 40 KiB each. The fewer, the more syncs")
     amqp_unsettled_max: int = number("amqp", 1000, 1, 100_000,
         "messages that a receiver may hold unsettled, whatever credit it gives")
     amqp_batch_messages_max: int = number("amqp", 100, 1, BATCH_MAX,

@@ -255,6 +255,14 @@ def test_more_than_a_hundred_may_be_under_way_only_of_small_ones(size: int, most
             heard([PUT])
             assert came < 5 or world.link.credit - came <= most
         assert most // 2 < world.link.credit - 10 <= most
+        while world.came < world.link.credit:  # large ones come instead, as many as may
+            world.comes(served, bytes(50_000))
+            (_, heard) = world.quick.pop()
+            heard([PUT])
+            assert world.link.credit - world.came <= most
+            if world.link.credit - world.came <= 100 < world.came:
+                break
+        assert 0 < world.link.credit - world.came <= 100
         served.ended()
         with suppress(asyncio.CancelledError):
             await served._task
