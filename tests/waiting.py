@@ -8,8 +8,10 @@ how long it may take.
 from __future__ import annotations
 
 import select
+import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 WAIT_S: Final = 120.0
@@ -27,3 +29,9 @@ def until(holds: Callable[[], object], told: str | Callable[[], str] = "") -> No
     while not holds():
         assert time.monotonic() < deadline, told if isinstance(told, str) else told()
         pause()
+
+
+def listens(place: Path) -> bool:
+    """Does a program take connections at this Unix socket? Its file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as line:
+        return line.connect_ex(str(place)) == 0

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.unit.services.mail.real import found
 from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
 from tests.unit.services.mail.smtp.milters import TestMilter, packet
 from tests.unit.services.mail.smtp.test_milter import TEXT, send
-from tests.waiting import until
+from tests.waiting import listens, until
 
 STRANGERS = {"smtp_relay_networks": "192.0.2.0/24", "smtp_straight": False}
 
@@ -200,7 +201,7 @@ def test_postgrey(server: Callable[..., Running], tmp_path: Path) -> None:
              f"--whitelist-recipients={tmp_path}/none", "--greylist-text=come again"],
             stdout=output, stderr=output)
     try:
-        until(place.exists, log.read_text)
+        until(partial(listens, place), log.read_text)
         running = server(smtp_policy_services=f"unix:{place}", **STRANGERS)
         said = send(running)
         assert said.startswith("450 4.") and "come again" in said

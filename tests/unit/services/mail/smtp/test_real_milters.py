@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.bench.peers import software
 from tests.unit.services.mail.real import found
 from tests.unit.services.mail.smtp.conftest import TIMEOUT_S, Running
 from tests.unit.services.mail.smtp.test_milter import send
-from tests.waiting import until
+from tests.waiting import listens, until
 
 # What changes by so little as a space breaks the simple canonicalization.
 TEXT = (b"From: a@here.test\r\nTo:  b@here.test\r\nSubject: two  spaces\r\n\tand a fold \r\n"
@@ -30,7 +31,7 @@ def milter(home: Path, command: list[str | Path]) -> Iterator[str]:
     with (home / "log").open("wb") as log:
         program = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        until(place.exists, lambda: (home / "log").read_text())
+        until(partial(listens, place), lambda: (home / "log").read_text())
         yield f"unix:{place}"
     finally:
         program.kill()  # they take seconds to hear SIGTERM
@@ -154,7 +155,7 @@ def rspamd(home: Path, more: str = "") -> Iterator[str]:
              *(f"--var={name}={place}" for name, place in places.items())],
             stdout=log, stderr=log, cwd=home, env=known)
     try:
-        until((home / "socket").exists, lambda: (home / "log").read_text())
+        until(partial(listens, home / "socket"), lambda: (home / "log").read_text())
         yield f"unix:{home}/socket"
     finally:
         started.terminate()  # it ends its own processes first
@@ -218,7 +219,7 @@ def clamav(home: Path, what: str, more: str = "") -> Iterator[str]:
                 conf = home / f"{'clamd' if command is daemon else 'milter'}.conf"
                 running.append(subprocess.Popen([command, "-c", conf], stdout=log, stderr=log,
                                                 env=software.environment()))
-                until((home / place).exists, lambda: (home / "log").read_text())
+                until(partial(listens, home / place), lambda: (home / "log").read_text())
             yield f"unix:{home}/socket"
         finally:
             for each in running:
